@@ -1,0 +1,339 @@
+//! The dataflow graph: the engine's instruction set. The planner emits it, the engine runs it.
+//!
+//! A graph is a set of *fragments* joined by *exchanges*. A fragment is a tree of operators that is called in one stack; each of
+//! its parallel instances is a subtask. Leaves of the tree read exchanges or are scans themselves.
+
+use std::{fmt, sync::Arc};
+
+use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
+use datafusion::physical_plan::PhysicalExpr;
+
+/// Fragments in topological order (producers first), the last one being the root.
+#[derive(Clone, Debug, Default)]
+pub struct DataflowGraph {
+    /// The fragments; `fragments[i].id == i`.
+    pub fragments: Vec<Fragment>,
+    /// The edges; `exchanges[i].id == i`.
+    pub exchanges: Vec<Exchange>,
+}
+
+/// A chain (in general a tree) of operators.
+#[derive(Clone, Debug)]
+pub struct Fragment {
+    /// Index in the graph.
+    pub id: usize,
+    /// Operators, inputs before their consumers; the last one is the root, whose output feeds every exchange that starts here.
+    pub nodes: Vec<OperatorNode>,
+    /// How many subtasks run it.
+    pub parallelism: Parallelism,
+}
+
+/// How many subtasks a fragment has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parallelism {
+    /// One.
+    Single,
+    /// The job's parallelism.
+    Job,
+}
+
+/// One operator of a fragment.
+#[derive(Clone, Debug)]
+pub struct OperatorNode {
+    /// Unique in the graph. State tables are numbered `id * TABLES_PER_OPERATOR + k`.
+    pub id: usize,
+    /// What it computes.
+    pub spec: OperatorSpec,
+    /// Where its ports read, in port order.
+    pub inputs: Vec<NodeInput>,
+    /// Columns of its output.
+    pub schema: SchemaRef,
+    /// What the planner knows about its output.
+    pub properties: StreamProperties,
+}
+
+/// State tables an operator may have.
+pub const TABLES_PER_OPERATOR: usize = 64;
+
+/// The source of one input port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeInput {
+    /// The output of `nodes[i]` of the same fragment.
+    Node(usize),
+    /// The messages of exchange `i`.
+    Exchange(usize),
+}
+
+/// Properties of a changelog, derived by the planner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamProperties {
+    /// No row is ever deleted or updated.
+    pub append_only: bool,
+    /// Columns whose values are unique among the rows present at any epoch, if known.
+    pub stream_key: Option<Vec<usize>>,
+    /// Columns that carry a watermark.
+    pub watermark_columns: Vec<usize>,
+}
+
+/// An edge from one fragment's root to an input port of another.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// Index in the graph.
+    pub id: usize,
+    /// Producing fragment.
+    pub from: usize,
+    /// Consuming fragment.
+    pub to: usize,
+    /// Which consumer gets a row.
+    pub distribution: Distribution,
+    /// Columns of its rows.
+    pub schema: SchemaRef,
+    /// Whether the consumer may start before the producer has ended.
+    pub mode: ExchangeMode,
+}
+
+/// Which subtask of the consumer gets a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Distribution {
+    /// Subtask i feeds subtask i.
+    Forward,
+    /// By key group of these columns (`storage::key_group` over the key codec).
+    Hash(Vec<usize>),
+    /// Every subtask gets every row.
+    Broadcast,
+    /// Chunks in turn.
+    RoundRobin,
+    /// Subtask 0 gets every row.
+    Single,
+}
+
+/// Whether an edge is pipelined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExchangeMode {
+    /// Rows flow as they come.
+    Pipelined,
+    /// The consumer starts when the producer has ended.
+    Blocking,
+}
+
+/// An expression over the columns of an operator's input, with the text EXPLAIN shows.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    /// What is evaluated. Column indexes refer to the input schema.
+    pub physical: Arc<dyn PhysicalExpr>,
+    /// SQL-like text.
+    pub text: String,
+}
+
+/// What an operator computes. Column numbers refer to the operator's input, or, for a join, to left columns followed by right columns.
+#[derive(Clone, Debug)]
+pub enum OperatorSpec {
+    /// Rows of an external source, projected: output column i is source column `projection[i]`.
+    SourceScan { source: u64, projection: Vec<usize> },
+    /// Contents of a collection, then its changes; projected likewise.
+    CollectionScan { collection: u64, projection: Vec<usize> },
+    /// Constant rows, emitted once.
+    Values { batch: RecordBatch },
+    /// Rows for which the predicate is true.
+    Filter { predicate: Expression },
+    /// One output column per expression.
+    Project { expressions: Vec<Expression> },
+    /// All inputs, as a bag.
+    Union,
+    /// Appends `window_start` and `window_end` (timestamps of the type of `time_column`), one row per window that contains it.
+    /// A row with a NULL time is in no window. Tumbling windows have `slide == size`.
+    HopWindow { time_column: usize, slide: WindowStep, size: WindowStep, offset_us: i64 },
+    /// Groups and aggregates. Output: group columns, then one column per call. With no group columns there is always exactly one row.
+    Aggregate(AggregateSpec),
+    /// Equality join.
+    Join(JoinSpec),
+    /// First rows of each partition.
+    TopN(TopNSpec),
+    /// Withholds rows until the watermark passes the value of `column` (a window end); then a row is final.
+    EmitOnWindowClose { column: usize },
+    /// Passes its input, which must not have more than one row at the end of an epoch (21000 otherwise). Emits one row of NULLs while it is empty.
+    ScalarSubquery,
+    /// Maintains a collection. Root of a view's graph.
+    Materialize { collection: u64, key: CollectionKeySpec },
+    /// Counts rows and drops them. Root of a blackhole sink's graph.
+    Discard,
+}
+
+/// A window length or slide.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WindowStep {
+    /// Microseconds.
+    Micros(i64),
+    /// Calendar months (tumbling windows only).
+    Months(i32),
+}
+
+/// How the rows of a collection are identified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CollectionKeySpec {
+    /// By these columns, which are unique.
+    Columns(Vec<usize>),
+    /// By the whole row, with a multiplicity.
+    WholeRow,
+    /// Rows are never deleted.
+    AppendOnly,
+}
+
+/// Grouping and aggregate calls. Arguments are columns: the planner projects expressions below.
+#[derive(Clone, Debug)]
+pub struct AggregateSpec {
+    /// Group columns.
+    pub group_by: Vec<usize>,
+    /// Aggregate calls.
+    pub calls: Vec<AggregateCall>,
+    /// No deletes arrive.
+    pub append_only_input: bool,
+    /// Position in `group_by` of a column with a watermark: a group whose value is below it gets no more rows, and its state is dropped.
+    pub expiry: Option<usize>,
+    /// Groups are emitted once, when the watermark passes the value of this group position.
+    pub emit_on_close: Option<usize>,
+}
+
+/// One aggregate call.
+#[derive(Clone, Debug)]
+pub struct AggregateCall {
+    /// The function.
+    pub function: AggregateFunction,
+    /// Argument columns; empty for `count(*)`.
+    pub arguments: Vec<usize>,
+    /// Only distinct argument values count.
+    pub distinct: bool,
+    /// Boolean column: only rows where it is true count.
+    pub filter: Option<usize>,
+    /// Order of the argument values (`array_agg`, `string_agg`, `first_value`, `last_value`); ties break by value.
+    pub order_by: Vec<OrderColumn>,
+    /// Result type, as the planner announced it.
+    pub output: arrow::datatypes::DataType,
+}
+
+/// Aggregate functions a view can maintain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AggregateFunction {
+    /// `count(*)` and `count(x)`.
+    Count,
+    /// `sum(x)`.
+    Sum,
+    /// `avg(x)`.
+    Avg,
+    /// `min(x)`.
+    Min,
+    /// `max(x)`.
+    Max,
+    /// `bool_and(x)`, `every(x)`.
+    BoolAnd,
+    /// `bool_or(x)`.
+    BoolOr,
+    /// `string_agg(x, separator)`.
+    StringAgg,
+    /// `array_agg(x)`.
+    ArrayAgg,
+    /// `first_value(x ORDER BY ..)`.
+    FirstValue,
+    /// `last_value(x ORDER BY ..)`.
+    LastValue,
+    /// `var_pop`, `var_samp`, `stddev_pop`, `stddev_samp` (sample?, square root?).
+    Variance { sample: bool, root: bool },
+    /// `bit_xor(x)`.
+    BitXor,
+}
+
+/// An order by one column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OrderColumn {
+    /// The column.
+    pub column: usize,
+    /// Largest first.
+    pub descending: bool,
+    /// NULLs before all values.
+    pub nulls_first: bool,
+}
+
+/// An equality join with an extra condition.
+#[derive(Clone, Debug)]
+pub struct JoinSpec {
+    /// Inner, outer, semi, anti or mark.
+    pub kind: JoinKind,
+    /// Pairs (left column, right column) that must be equal; empty for a join that keeps all rows on one subtask.
+    pub on: Vec<(usize, usize)>,
+    /// Whether NULL keys match each other (`IS NOT DISTINCT FROM`, one flag per pair).
+    pub null_equal: Vec<bool>,
+    /// Extra condition over left columns followed by right columns.
+    pub condition: Option<Expression>,
+    /// Output columns out of left columns followed by right columns; for semi and anti joins out of the kept side; for mark joins the
+    /// number after the last left column is the boolean mark.
+    pub output: Vec<usize>,
+    /// What is known of each input.
+    pub left: StreamProperties,
+    /// What is known of each input.
+    pub right: StreamProperties,
+    /// Rows of a side die when this side's watermark passes this column's value plus the microseconds (window joins); (column, delay).
+    pub left_expiry: Option<(usize, i64)>,
+    /// The same for the right side.
+    pub right_expiry: Option<(usize, i64)>,
+}
+
+/// The kind of a join.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JoinKind {
+    /// Pairs.
+    Inner,
+    /// Pairs, and left rows without one.
+    Left,
+    /// Pairs, and right rows without one.
+    Right,
+    /// Pairs, and rows of either side without one.
+    Full,
+    /// Left rows with a match.
+    LeftSemi,
+    /// Left rows without a match.
+    LeftAnti,
+    /// Right rows with a match.
+    RightSemi,
+    /// Right rows without a match.
+    RightAnti,
+    /// Left rows with a boolean that says whether there is a match.
+    LeftMark,
+}
+
+/// The first rows of each partition.
+#[derive(Clone, Debug)]
+pub struct TopNSpec {
+    /// Partition columns; empty for a global ORDER BY .. LIMIT.
+    pub partition_by: Vec<usize>,
+    /// Order; ties break by the remaining columns in column order.
+    pub order_by: Vec<OrderColumn>,
+    /// Rows kept after the offset; `None` keeps all (then only `rank` is of interest).
+    pub limit: Option<u64>,
+    /// Rows skipped.
+    pub offset: u64,
+    /// How ranks are counted.
+    pub rank: RankKind,
+    /// Appends the rank as a bigint column.
+    pub emit_rank: bool,
+    /// No deletes arrive.
+    pub append_only_input: bool,
+    /// Partition position with a watermark: a partition below it is dropped.
+    pub expiry: Option<usize>,
+}
+
+/// How ranks are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RankKind {
+    /// `row_number()`.
+    RowNumber,
+    /// `rank()`.
+    Rank,
+    /// `dense_rank()`.
+    DenseRank,
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

@@ -1,0 +1,9 @@
+//! The dataflow engine. It knows Arrow, not SQL text and not Postgres.
+
+pub mod chunk;
+pub mod error;
+pub mod graph;
+pub mod message;
+pub mod sink;
+pub mod source;
+pub mod operator;

@@ -1,0 +1,69 @@
+//! Errors of durable state, by what the caller must do.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Result of the storage crate.
+pub type Result<T, E = StorageError> = std::result::Result<T, E>;
+
+/// What can go wrong with durable state.
+#[derive(Debug, Error)]
+pub enum StorageError {
+    /// An I/O error that may pass (disk full, object store away).
+    #[error("could not {action} \"{file}\": {source}")]
+    Io {
+        /// "read", "write", "fsync", ...
+        action: &'static str,
+        /// The file or object.
+        file: String,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The object store refused or failed.
+    #[error("object store: could not {action} \"{object}\": {message}")]
+    ObjectStore {
+        /// "read", "write", "list", ...
+        action: &'static str,
+        /// Object name.
+        object: String,
+        /// The cause.
+        message: String,
+    },
+    /// Bytes are not what was written. Never repaired silently.
+    #[error("\"{file}\" is corrupt: {detail}")]
+    Corrupt {
+        /// The file or object.
+        file: String,
+        /// What was found.
+        detail: String,
+    },
+    /// The directory belongs to another process.
+    #[error("data directory \"{directory}\" is in use by another millpond{}", .pid.map(|p| format!(" (process {p})")).unwrap_or_default())]
+    Locked {
+        /// The directory.
+        directory: PathBuf,
+        /// Its owner, if it said so.
+        pid: Option<u32>,
+    },
+    /// A reader asked for an epoch whose changes are gone.
+    #[error("epoch {asked} is no longer readable, the oldest is {oldest}")]
+    FallenBehind {
+        /// Asked for.
+        asked: u64,
+        /// Oldest readable.
+        oldest: u64,
+    },
+    /// RocksDB failed.
+    #[error("state store: {0}")]
+    Store(String),
+    /// The caller broke a rule.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl From<arrow::error::ArrowError> for StorageError {
+    fn from(error: arrow::error::ArrowError) -> Self {
+        Self::Internal(error.to_string())
+    }
+}
