@@ -160,7 +160,7 @@ pub enum OperatorSpec {
 }
 
 /// A window length or slide.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum WindowStep {
     /// Microseconds.
     Micros(i64),

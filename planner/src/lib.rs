@@ -1,1 +1,4 @@
 //! planner
+
+pub mod logical;
+pub mod relation_source;

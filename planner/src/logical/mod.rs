@@ -1,0 +1,3 @@
+//! Nodes of a logical plan that DataFusion does not have.
+
+pub mod window;
