@@ -17,7 +17,7 @@ pub struct DataflowGraph {
     pub exchanges: Vec<Exchange>,
 }
 
-/// A chain (in general a tree) of operators.
+/// A chain (in general a tree) of operators: the output of each node but the last is read by exactly one other.
 #[derive(Clone, Debug)]
 pub struct Fragment {
     /// Index in the graph.
@@ -126,6 +126,17 @@ pub struct Expression {
 }
 
 /// What an operator computes. Column numbers refer to the operator's input, or, for a join, to left columns followed by right columns.
+///
+/// *Who gets which row.* State is keyed by exactly the columns by which the planner distributes the input, in the same order, so that key
+/// groups of state and of exchanges agree: [`Aggregate`](Self::Aggregate) by `group_by`, [`Join`](Self::Join) by the columns of `on`,
+/// [`TopN`](Self::TopN) by `partition_by`, [`EmitOnWindowClose`](Self::EmitOnWindowClose) by `column`, [`Materialize`](Self::Materialize)
+/// by its key columns or by all columns (`WholeRow`); with no such columns, one subtask gets every row. `ScalarSubquery` and `Values` run
+/// on one subtask. The others take rows wherever they are.
+///
+/// *Watermarks.* A watermark `t` on a column promises that no later change has a value below `t` there; so a value `v` is final once `v < t`.
+/// `properties.watermark_columns` says on which output columns an operator emits one: the same value on columns that pass through, on group
+/// and partition columns; the minimum over both sides on a join's `on` columns, over all inputs in a union; and for `HopWindow` the start
+/// and the end of the earliest window that contains `t`.
 #[derive(Clone, Debug)]
 pub enum OperatorSpec {
     /// Rows of an external source, projected: output column i is source column `projection[i]`.
@@ -271,9 +282,11 @@ pub struct JoinSpec {
     pub left: StreamProperties,
     /// What is known of each input.
     pub right: StreamProperties,
-    /// Rows of a side die when this side's watermark passes this column's value plus the microseconds (window joins); (column, delay).
+    /// Window joins, both sides or none: a left row dies when the join's watermark is above this column's value plus the microseconds;
+    /// (column, delay). The join's watermark is the minimum of the left watermark on `left_expiry`'s column and the right watermark on
+    /// `right_expiry`'s.
     pub left_expiry: Option<(usize, i64)>,
-    /// The same for the right side.
+    /// The same for right rows; the column is one of the right input.
     pub right_expiry: Option<(usize, i64)>,
 }
 
