@@ -130,8 +130,10 @@ impl Session {
         Err(SqlError::unsupported(format!("not supported: {}", prepared.statement.text)))
     }
 
-    /// The client's Sync: the implicit transaction ends.
-    pub async fn sync(&mut self) {}
+    /// The client's Sync: the implicit transaction is committed. An error is to be sent before ReadyForQuery, in the place of nothing.
+    pub async fn sync(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// The connection has ended: an open transaction is rolled back.
     pub async fn close(self) {

@@ -1,9 +1,17 @@
-//! Cancelling the statement a session runs, from another connection.
+//! Ending a session's running statement: by the user from another connection, or by `statement_timeout`.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use crate::error::{Result, SqlError};
 
 /// Reaches one session's running statement. A session that runs none is not disturbed.
 #[derive(Clone, Debug, Default)]
@@ -17,13 +25,62 @@ impl CancelHandle {
         self.running.lock().cancel();
     }
 
-    /// The token of a statement that starts now: what was cancelled before it does not concern it.
-    pub(crate) fn start_statement(&self) -> CancellationToken {
-        let mut running = self.running.lock();
-        if running.is_cancelled() {
+    /// For a statement that starts now: what was cancelled before it does not concern it.
+    pub(crate) fn start_statement(&self, timeout: Option<Duration>) -> Cancel {
+        let token = {
+            let mut running = self.running.lock();
             *running = CancellationToken::new();
+            running.clone()
+        };
+        let timed_out = Arc::new(AtomicBool::new(false));
+        let timer = timeout.map(|timeout| {
+            let (token, timed_out) = (token.clone(), timed_out.clone());
+            Arc::new(AbortOnDropHandle::new(tokio::spawn(async move {
+                tokio::time::sleep(timeout).await;
+                timed_out.store(true, Ordering::Release);
+                token.cancel();
+            })))
+        });
+        Cancel { token, timed_out, _timer: timer }
+    }
+}
+
+/// Held by everything that works for one statement; the timeout runs until the last of it is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Cancel {
+    token: CancellationToken,
+    timed_out: Arc<AtomicBool>,
+    _timer: Option<Arc<AbortOnDropHandle<()>>>,
+}
+
+impl Cancel {
+    /// One that never fires.
+    pub(crate) fn never() -> Self {
+        Self { token: CancellationToken::new(), timed_out: Arc::default(), _timer: None }
+    }
+
+    /// Returns when the statement is to end, with the error it ends with.
+    pub(crate) async fn fired(&self) -> SqlError {
+        self.token.cancelled().await;
+        self.error()
+    }
+
+    /// The error, if the statement is to end.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.token.is_cancelled() { Err(self.error()) } else { Ok(()) }
+    }
+
+    /// The future's result, unless the statement is to end first.
+    pub(crate) async fn race<T, E: Into<SqlError>>(&self, future: impl Future<Output = Result<T, E>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            result = future => result.map_err(Into::into),
+            error = self.fired() => Err(error),
         }
-        running.clone()
+    }
+
+    fn error(&self) -> SqlError {
+        if self.timed_out.load(Ordering::Acquire) { SqlError::statement_timeout() } else { SqlError::cancelled() }
     }
 }
 
@@ -34,10 +91,17 @@ mod tests {
     #[test]
     fn a_late_cancel_does_not_reach_the_next_statement() {
         let handle = CancelHandle::default();
-        let first = handle.start_statement();
+        let first = handle.start_statement(None);
         handle.fire();
-        assert!(first.is_cancelled());
+        assert_eq!(first.check().unwrap_err().message, "canceling statement due to user request");
         handle.fire();
-        assert!(!handle.start_statement().is_cancelled());
+        assert!(handle.start_statement(None).check().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timeout_says_so() {
+        let cancel = CancelHandle::default().start_statement(Some(Duration::from_millis(5)));
+        let result: Result<()> = cancel.race(std::future::pending::<Result<()>>()).await;
+        assert_eq!(result.unwrap_err().message, "canceling statement due to statement timeout");
     }
 }

@@ -127,6 +127,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Sets what a SELECT waits for: what was acknowledged or seen of its relations, nothing, or what was acknowledged or seen of any.",
     ),
     setting("read_timeout", "10s", Kind::Millis, "Sets how long a SELECT waits for its relations to catch up."),
+    setting("role", "none", Kind::Text, "Sets the current role."),
     setting("row_security", "on", Kind::Bool, "Accepted for compatibility; without effect."),
     setting("search_path", "\"$user\", public", Kind::Names, "Sets the schema search order for names that are not schema-qualified."),
     preset("server_encoding", "UTF8", true, "Shows the server (database) character set encoding."),
@@ -160,14 +161,8 @@ pub(crate) fn find(name: &str) -> Option<&'static Setting> {
 }
 
 impl Setting {
-    /// The canonical form of a value, or why it is not one (22023).
-    pub(crate) fn canonical(&self, values: &[String]) -> Result<String> {
-        let value = match values {
-            [one] => one.as_str(),
-            _ if matches!(self.kind, Kind::Names) => return Ok(quote_names(values)),
-            _ if matches!(self.kind, Kind::DateStyle) => return date_style(&values.join(",")),
-            _ => return Err(SqlError::new("22023", format!("SET {} takes only one argument", self.name))),
-        };
+    /// The canonical form of a value (a list has its elements between commas), or why it is not one (22023).
+    pub(crate) fn canonical(&self, value: &str) -> Result<String> {
         match self.kind {
             Kind::Bool => match parse_bool(value) {
                 Some(true) => Ok("on".to_owned()),
@@ -186,7 +181,7 @@ impl Setting {
                 None => Err(self.invalid(value).with_hint(format!("Available values: {}.", words.join(", ")))),
             },
             Kind::Text => Ok(value.to_owned()),
-            Kind::Names => Ok(quote_names(values)),
+            Kind::Names => Ok(quote_names(&split_names(value))),
             Kind::DateStyle => date_style(value),
             Kind::TimeZone => time_zone::canonical(value),
             Kind::Encoding => match value.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
@@ -285,25 +280,37 @@ fn quote_names(names: &[String]) -> String {
     names.iter().map(quote).collect::<Vec<_>>().join(", ")
 }
 
-/// The names of a list that `quote_names` has written.
+/// The names of a list; a quoted name may hold anything.
 pub(crate) fn split_names(list: &str) -> Vec<String> {
-    let (mut names, mut name, mut quoted) = (Vec::new(), String::new(), false);
+    let (mut names, mut name, mut quoted, mut was_quoted) = (Vec::new(), String::new(), false, false);
     let mut characters = list.chars().peekable();
+    let mut end = |name: &mut String, was_quoted: &mut bool| {
+        let taken = std::mem::take(name);
+        let taken = if *was_quoted { taken } else { taken.trim().to_owned() };
+        if !taken.is_empty() {
+            names.push(taken);
+        }
+        *was_quoted = false;
+    };
     while let Some(c) = characters.next() {
         match c {
             '"' if quoted && characters.peek() == Some(&'"') => {
                 characters.next();
                 name.push('"');
             }
-            '"' => quoted = !quoted,
-            ',' if !quoted => names.push(std::mem::take(&mut name)),
-            c if c.is_whitespace() && !quoted => {}
+            '"' => {
+                quoted = !quoted;
+                was_quoted = true;
+                if quoted {
+                    name.clear();
+                }
+            }
+            ',' if !quoted => end(&mut name, &mut was_quoted),
+            c if c.is_whitespace() && !quoted && was_quoted => {}
             c => name.push(c),
         }
     }
-    if !name.is_empty() {
-        names.push(name);
-    }
+    end(&mut name, &mut was_quoted);
     names
 }
 
@@ -311,41 +318,39 @@ pub(crate) fn split_names(list: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn set(name: &str, values: &[&str]) -> Result<String> {
-        find(name).expect("a setting").canonical(&values.iter().map(|v| (*v).to_owned()).collect::<Vec<_>>())
+    fn set(name: &str, value: &str) -> Result<String> {
+        find(name).expect("a setting").canonical(value)
     }
 
     #[test]
     fn values_are_brought_into_their_canonical_form() {
-        assert_eq!(set("datestyle", &["german"]).unwrap(), "German, DMY");
-        assert_eq!(set("datestyle", &["ISO", "DMY"]).unwrap(), "ISO, DMY");
-        assert_eq!(set("statement_timeout", &["1500"]).unwrap(), "1500ms");
-        assert_eq!(set("statement_timeout", &["90s"]).unwrap(), "90s");
-        assert_eq!(set("statement_timeout", &["120000"]).unwrap(), "2min");
-        assert_eq!(set("read_freshness", &["ANY"]).unwrap(), "any");
-        assert_eq!(set("client_encoding", &["utf-8"]).unwrap(), "UTF8");
-        assert_eq!(set("search_path", &["$user", "a b", "public"]).unwrap(), "\"$user\", \"a b\", public");
-        assert_eq!(split_names("\"$user\", \"a b\", public"), ["$user", "a b", "public"]);
-        assert_eq!(set("standard_conforming_strings", &["true"]).unwrap(), "on");
+        assert_eq!(set("datestyle", "german").unwrap(), "German, DMY");
+        assert_eq!(set("datestyle", "ISO, DMY").unwrap(), "ISO, DMY");
+        assert_eq!(set("statement_timeout", "1500").unwrap(), "1500ms");
+        assert_eq!(set("statement_timeout", "90s").unwrap(), "90s");
+        assert_eq!(set("statement_timeout", "120000").unwrap(), "2min");
+        assert_eq!(set("read_freshness", "ANY").unwrap(), "any");
+        assert_eq!(set("client_encoding", "utf-8").unwrap(), "UTF8");
+        assert_eq!(set("search_path", "$user, a b, \"C,d\", public").unwrap(), "\"$user\", \"a b\", \"C,d\", public");
+        assert_eq!(split_names("\"$user\", \"a \"\"b\" , public"), ["$user", "a \"b", "public"]);
+        assert_eq!(set("standard_conforming_strings", "true").unwrap(), "on");
     }
 
     #[test]
     fn wrong_values_are_refused_with_their_name() {
         assert_eq!(
-            set("extra_float_digits", &["9"]).unwrap_err().message,
+            set("extra_float_digits", "9").unwrap_err().message,
             "9 is outside the valid range for parameter \"extra_float_digits\" (-15 .. 3)"
         );
-        assert_eq!(set("jit", &["maybe"]).unwrap_err().sqlstate, "22023");
-        assert_eq!(set("datestyle", &["metric"]).unwrap_err().sqlstate, "22023");
-        assert!(set("statement_timeout", &["5 parsecs"]).is_err());
-        assert!(set("work_mem", &["1", "2"]).is_err());
+        assert_eq!(set("jit", "maybe").unwrap_err().sqlstate, "22023");
+        assert_eq!(set("datestyle", "metric").unwrap_err().sqlstate, "22023");
+        assert!(set("statement_timeout", "5 parsecs").is_err());
     }
 
     #[test]
     fn settings_are_sorted_and_defaults_legal() {
         for setting in SETTINGS {
-            let values = if setting.kind == Kind::Names { split_names(setting.default) } else { vec![setting.default.to_owned()] };
-            assert_eq!(setting.canonical(&values).unwrap(), setting.default, "{}", setting.name);
+            assert_eq!(setting.canonical(setting.default).unwrap(), setting.default, "{}", setting.name);
         }
     }
 }

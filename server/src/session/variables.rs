@@ -44,7 +44,7 @@ impl Variables {
             Self { start: empty.clone(), session: empty.clone(), local: empty, at_begin: None, generation: 0, changed: Vec::new() };
         for (name, value) in requested {
             if settings::find(name).is_some_and(|setting| !setting.read_only) {
-                variables.set(name, std::slice::from_ref(value), false)?;
+                variables.set(name, value, false)?;
             }
         }
         variables.start = variables.session.clone();
@@ -92,17 +92,17 @@ impl Variables {
         SETTINGS.iter().map(|setting| (setting.name, self.value(setting).to_owned(), setting.description)).collect()
     }
 
-    /// SET [LOCAL] name TO values.
-    pub(crate) fn set(&mut self, name: &str, values: &[String], local: bool) -> Result<()> {
-        if values.iter().map(String::len).sum::<usize>() > VALUE_LIMIT {
+    /// SET [LOCAL] name TO value.
+    pub(crate) fn set(&mut self, name: &str, value: &str, local: bool) -> Result<()> {
+        if value.len() > VALUE_LIMIT {
             return Err(SqlError::new("54000", format!("value of parameter \"{name}\" is too long")));
         }
         let (key, value) = match settings::find(name) {
             Some(setting) if setting.read_only => {
                 return Err(SqlError::new("55P02", format!("parameter \"{}\" cannot be changed", setting.name)));
             }
-            Some(setting) => (setting.name.to_owned(), setting.canonical(values)?),
-            None if name.contains('.') => (name.to_ascii_lowercase(), values.join(", ")),
+            Some(setting) => (setting.name.to_owned(), setting.canonical(value)?),
+            None if name.contains('.') => (name.to_ascii_lowercase(), value.to_owned()),
             None => return Err(unrecognized(name)),
         };
         if !self.session.contains_key(&key) && self.session.len() >= SETTINGS.len() + CUSTOM_LIMIT {
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     fn set(variables: &mut Variables, name: &str, value: &str) {
-        variables.set(name, &[value.to_owned()], false).unwrap();
+        variables.set(name, value, false).unwrap();
     }
 
     #[test]
@@ -242,12 +242,12 @@ mod tests {
     fn set_local_ends_with_the_transaction_and_set_overrides_it() {
         let mut variables = Variables::new(&[]).unwrap();
         variables.begin();
-        variables.set("timezone", &["Asia/Tokyo".to_owned()], true).unwrap();
+        variables.set("timezone", "Asia/Tokyo", true).unwrap();
         assert_eq!(variables.get("TimeZone").as_deref(), Some("Asia/Tokyo"));
         variables.commit();
         assert_eq!(variables.get("TimeZone").as_deref(), Some("UTC"));
         variables.begin();
-        variables.set("timezone", &["Asia/Tokyo".to_owned()], true).unwrap();
+        variables.set("timezone", "Asia/Tokyo", true).unwrap();
         set(&mut variables, "timezone", "Europe/Paris");
         variables.commit();
         assert_eq!(variables.get("TimeZone").as_deref(), Some("Europe/Paris"));
@@ -280,8 +280,8 @@ mod tests {
     #[test]
     fn unknown_and_fixed_settings_are_refused() {
         let mut variables = Variables::new(&[]).unwrap();
-        assert_eq!(variables.set("nosuch", &["1".to_owned()], false).unwrap_err().sqlstate, "42704");
-        assert_eq!(variables.set("server_version", &["1".to_owned()], false).unwrap_err().sqlstate, "55P02");
+        assert_eq!(variables.set("nosuch", "1", false).unwrap_err().sqlstate, "42704");
+        assert_eq!(variables.set("server_version", "1", false).unwrap_err().sqlstate, "55P02");
         assert_eq!(variables.show("nosuch").unwrap_err().message, "unrecognized configuration parameter \"nosuch\"");
         set(&mut variables, "my.flag", "7");
         assert_eq!(variables.show("My.Flag").unwrap().1, "7");
