@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, atomic::AtomicI64};
 
+use arrow::datatypes::SchemaRef;
 use millpond_storage::{
     epoch::Epoch,
     memory::MemoryBudget,
@@ -123,6 +124,8 @@ pub struct OperatorContext {
     pub subtask: usize,
     /// Subtasks of the fragment.
     pub parallelism: usize,
+    /// Columns of each input port of the operator that is built next, in port order. Set before each call of `build`.
+    pub inputs: Vec<SchemaRef>,
 }
 
 /// Receives rows that an operator refused. Bounded: counts always, keeps the newest rows only.
