@@ -1,4 +1,13 @@
 //! Durable state: bytes, tables and epochs; no operators.
 
+pub mod catalog_log;
+mod durable_file;
+pub mod encoding;
+pub mod env;
 pub mod epoch;
+pub mod epoch_log;
 pub mod error;
+mod frame_file;
+pub mod key_group;
+pub mod lock;
+pub mod signed_batch;

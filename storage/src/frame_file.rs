@@ -1,0 +1,294 @@
+//! A file of checksummed frames that is only appended to: what the epoch log, the delta logs and the catalog log are made of.
+//!
+//! ```text
+//! "mpframe1" | frames
+//! frame: magic (u32) | payload length (u32) | crc32 (u32) | 0 (u32) | durable length (u64) | payload | zeros up to a multiple of 8
+//! ```
+//!
+//! The checksum covers all of the frame but magic and itself. The *durable length* is how much of the file was known to be on disk when the frame was
+//! written. It tells a torn tail from damage: a power loss may keep any part of what was not fsynced, so bytes that are no frame are a torn tail, and cut,
+//! unless a whole frame behind them says that they were durable. That is an error: acknowledged records would be lost.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    durable_file::{corrupt, io_error, sync_directory},
+    error::Result,
+};
+
+const FILE_MAGIC: &[u8; 8] = b"mpframe1";
+const FRAME_MAGIC: u32 = 0x4d_4c_50_46;
+const FRAME_HEADER: usize = 24;
+const ALIGNMENT: usize = 8;
+
+/// A frame that is being filled. One allocation is written as it is.
+#[derive(Debug)]
+pub(crate) struct FrameBuffer(Vec<u8>);
+
+impl FrameBuffer {
+    pub(crate) fn new() -> Self {
+        Self(vec![0; FRAME_HEADER])
+    }
+
+    /// Where to append the payload.
+    pub(crate) fn payload(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+
+    pub(crate) fn payload_length(&self) -> usize {
+        self.0.len() - FRAME_HEADER
+    }
+
+    /// Fills in the header; the bytes are a whole frame then.
+    fn seal(&mut self, durable: u64) {
+        let length = u32::try_from(self.payload_length()).expect("frames are bounded by who fills them");
+        self.0.resize(self.0.len().next_multiple_of(ALIGNMENT), 0);
+        self.0[..4].copy_from_slice(&FRAME_MAGIC.to_le_bytes());
+        self.0[4..8].copy_from_slice(&length.to_le_bytes());
+        self.0[16..24].copy_from_slice(&durable.to_le_bytes());
+        let crc = frame_checksum(&self.0, length as usize);
+        self.0[8..12].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+fn frame_checksum(frame: &[u8], length: usize) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&frame[4..8]);
+    hasher.update(&frame[16..FRAME_HEADER + length]);
+    hasher.finalize()
+}
+
+/// Where a frame is in its file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FramePlace {
+    pub(crate) offset: u64,
+    /// Bytes of the payload.
+    pub(crate) length: u32,
+}
+
+impl FramePlace {
+    /// The offset behind the frame.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + (FRAME_HEADER + self.length as usize).next_multiple_of(ALIGNMENT) as u64
+    }
+}
+
+/// Makes writes and fsyncs of a file fail, for tests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileFaults {
+    #[cfg(test)]
+    pub(crate) fail_writes: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    #[cfg(test)]
+    pub(crate) fail_syncs: std::sync::Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl FileFaults {
+    #[cfg(not(test))]
+    fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    #[cfg(not(test))]
+    pub(crate) fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    #[cfg(test)]
+    fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if self.fail_writes.load(std::sync::atomic::Ordering::SeqCst) {
+            file.write_all_at(&bytes[..bytes.len() / 2], offset)?;
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        file.write_all_at(bytes, offset)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sync(&self, file: &File) -> io::Result<()> {
+        if self.fail_syncs.load(std::sync::atomic::Ordering::SeqCst) {
+            return Err(io::Error::other("injected"));
+        }
+        file.sync_data()
+    }
+}
+
+/// Whether a file may end in the middle of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tail {
+    /// It may: it was the one being written.
+    MayBeTorn,
+    /// It may not: it was closed.
+    IsWhole,
+}
+
+/// An open file of frames.
+#[derive(Debug)]
+pub(crate) struct FrameFile {
+    file: File,
+    path: PathBuf,
+    /// Length of what was written whole.
+    length: u64,
+    /// Length of what is known to be on disk.
+    durable: u64,
+    faults: FileFaults,
+}
+
+impl FrameFile {
+    /// A new file, durably in its directory. A leftover of the same name is replaced.
+    pub(crate) fn create(path: &Path, faults: FileFaults) -> Result<Self> {
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(path).map_err(io_error("create", path))?;
+        faults.write(&file, FILE_MAGIC, 0).map_err(io_error("write", path))?;
+        faults.sync(&file).map_err(io_error("fsync", path))?;
+        sync_directory(path.parent().expect("a file is in a directory"))?;
+        let length = FILE_MAGIC.len() as u64;
+        Ok(Self { file, path: path.into(), length, durable: length, faults })
+    }
+
+    /// Reads the file, hands each payload to `take`, cuts a torn tail, and goes on behind it. What was read is durable afterwards.
+    pub(crate) fn open(path: &Path, faults: FileFaults, take: impl FnMut(FramePlace, &[u8]) -> Result<()>) -> Result<Self> {
+        let length = read_frames(path, Tail::MayBeTorn, take)?;
+        if length == 0 {
+            return Self::create(path, faults);
+        }
+        let file = File::options().read(true).write(true).open(path).map_err(io_error("open", path))?;
+        let mut opened = Self { file, path: path.into(), length, durable: 0, faults };
+        opened.truncate()?;
+        opened.durable = length;
+        Ok(opened)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Bytes known to be on disk.
+    pub(crate) fn durable_length(&self) -> u64 {
+        self.durable
+    }
+
+    /// Appends a frame, not durably. On an error nothing has been appended (what was written in part is cut off here or, if that fails
+    /// too, by the next append, or as a torn tail).
+    pub(crate) fn append(&mut self, mut frame: FrameBuffer) -> Result<FramePlace> {
+        let place = FramePlace { offset: self.length, length: frame.payload_length() as u32 };
+        frame.seal(self.durable);
+        if let Err(error) = self.faults.write(&self.file, &frame.0, self.length) {
+            // A failure to cut is found again by whoever writes or reads here next.
+            let _ = self.file.set_len(self.length);
+            return Err(io_error("write", &self.path)(error));
+        }
+        self.length = place.end();
+        Ok(place)
+    }
+
+    /// Makes all that was appended durable. After an error the operating system may have dropped what it could not write: the
+    /// file must not be appended to any more, only [`Self::cut_to_durable`] and closed.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        if self.durable < self.length {
+            self.faults.sync(&self.file).map_err(io_error("fsync", &self.path))?;
+            self.durable = self.length;
+        }
+        Ok(())
+    }
+
+    /// Takes note that an fsync elsewhere has made the first `length` bytes durable.
+    pub(crate) fn mark_durable(&mut self, length: u64) {
+        self.durable = self.durable.max(length.min(self.length));
+    }
+
+    /// Takes back all that is not durable.
+    pub(crate) fn cut_to_durable(&mut self) -> Result<()> {
+        self.length = self.durable;
+        self.truncate()
+    }
+
+    /// Cuts the file to its length, durably.
+    fn truncate(&mut self) -> Result<()> {
+        self.file.set_len(self.length).map_err(io_error("truncate", &self.path))?;
+        self.faults.sync(&self.file).map_err(io_error("fsync", &self.path))
+    }
+
+    /// The payload of one frame.
+    pub(crate) fn read(&self, place: FramePlace) -> Result<Vec<u8>> {
+        read_frame(&self.file, &self.path, place)
+    }
+}
+
+/// The payload of one frame of a file.
+pub(crate) fn read_frame(file: &File, path: &Path, place: FramePlace) -> Result<Vec<u8>> {
+    let mut frame = vec![0; FRAME_HEADER + place.length as usize];
+    file.read_exact_at(&mut frame, place.offset).map_err(io_error("read", path))?;
+    if frame_at(&frame, 0).is_none_or(|found| found.length != place.length) {
+        return Err(corrupt(path, format!("the record at offset {} is damaged", place.offset)));
+    }
+    frame.drain(..FRAME_HEADER);
+    Ok(frame)
+}
+
+/// Reads a file, hands each payload to `take`, and returns the length of its whole frames, 0 if not even the file's own header is there.
+/// Damage is an error that names file and offset.
+pub(crate) fn read_frames(path: &Path, tail: Tail, mut take: impl FnMut(FramePlace, &[u8]) -> Result<()>) -> Result<u64> {
+    let bytes = fs::read(path).map_err(io_error("read", path))?;
+    let mut offset = FILE_MAGIC.len();
+    if !bytes.starts_with(FILE_MAGIC) {
+        // The header is durable before anything is written behind it.
+        let never_written = bytes.len() < offset || bytes == [0; FILE_MAGIC.len()];
+        if tail == Tail::MayBeTorn && never_written {
+            return Ok(0);
+        }
+        return Err(corrupt(path, "it does not begin as a log of this server does"));
+    }
+    while let Some(frame) = frame_at(&bytes, offset) {
+        take(frame.place(offset), &bytes[offset + FRAME_HEADER..][..frame.length as usize])?;
+        offset = frame.place(offset).end() as usize;
+    }
+    // The zeros behind the last frame may be missing.
+    let offset = offset.min(bytes.len().next_multiple_of(ALIGNMENT));
+    if offset < bytes.len() && (tail == Tail::IsWhole || was_durable(&bytes, offset)) {
+        return Err(corrupt(path, format!("the record at offset {offset} is damaged")));
+    }
+    Ok(offset as u64)
+}
+
+/// Whether a whole frame behind `damaged` says that the damaged bytes were on disk.
+fn was_durable(bytes: &[u8], damaged: usize) -> bool {
+    let later = (damaged + ALIGNMENT..bytes.len()).step_by(ALIGNMENT);
+    later.filter_map(|offset| frame_at(bytes, offset)).any(|frame| frame.durable > damaged as u64)
+}
+
+struct FrameHeader {
+    length: u32,
+    durable: u64,
+}
+
+impl FrameHeader {
+    fn place(&self, offset: usize) -> FramePlace {
+        FramePlace { offset: offset as u64, length: self.length }
+    }
+}
+
+/// The frame that begins at `offset`, if it is there and whole.
+fn frame_at(bytes: &[u8], offset: usize) -> Option<FrameHeader> {
+    let frame = bytes.get(offset..)?;
+    let header = frame.get(..FRAME_HEADER)?;
+    let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
+    if word(0) != FRAME_MAGIC {
+        return None;
+    }
+    let length = word(4);
+    if frame.len() < FRAME_HEADER + length as usize || frame_checksum(frame, length as usize) != word(8) {
+        return None;
+    }
+    Some(FrameHeader { length, durable: u64::from_le_bytes(header[16..24].try_into().expect("eight bytes")) })
+}
