@@ -1,4 +1,5 @@
 //! planner
 
 pub mod logical;
+pub mod pg_text;
 pub mod relation_source;
