@@ -135,7 +135,8 @@ pub struct Expression {
 ///
 /// *Watermarks.* A watermark `t` on a column promises that no later change has a value below `t` there; so a value `v` is final once `v < t`.
 /// `properties.watermark_columns` says on which output columns an operator emits one: the same value on columns that pass through, on group
-/// and partition columns; the minimum over both sides on a join's `on` columns, over all inputs in a union; and for `HopWindow` the start
+/// and partition columns; the minimum over both sides on a join's `on` columns, and less the delay on its expiry columns; the minimum over
+/// all inputs in a union; and for `HopWindow` the start
 /// and the end of the earliest window that contains `t`.
 #[derive(Clone, Debug)]
 pub enum OperatorSpec {
@@ -320,7 +321,8 @@ pub struct TopNSpec {
     pub partition_by: Vec<usize>,
     /// Order; ties break by the remaining columns in column order.
     pub order_by: Vec<OrderColumn>,
-    /// Rows kept after the offset; `None` keeps all (then only `rank` is of interest).
+    /// Rows kept after the offset, or the highest rank kept for `Rank` and `DenseRank` (whose offset is 0); `None` keeps all (then only
+    /// `rank` is of interest).
     pub limit: Option<u64>,
     /// Rows skipped.
     pub offset: u64,

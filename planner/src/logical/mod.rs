@@ -1,3 +1,5 @@
 //! Nodes of a logical plan that DataFusion does not have.
 
+pub mod single_row;
+pub mod top_n;
 pub mod window;

@@ -1,0 +1,104 @@
+//! From an analyzed logical plan to one that a changelog can be maintained for: DataFusion's rules that are safe on changelogs, in their
+//! order, with our own rules between them.
+//!
+//! Absent on purpose: every rule that pushes LIMIT (a limit below anything changes which rows a changelog keeps), `SingleDistinctToGroupBy`
+//! (the aggregate keeps distinct values itself), and folding of the clock (the optimizer is given no start time).
+
+mod config;
+mod correlated_limit;
+mod distinct_on;
+mod limit;
+mod rank_filter;
+mod scalar_subquery;
+mod sort;
+mod subquery_predicate;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use datafusion::{
+    common::{DataFusionError, config::ConfigOptions},
+    logical_expr::LogicalPlan,
+    optimizer::{
+        Optimizer, OptimizerRule, common_subexpr_eliminate::CommonSubexprEliminate, decorrelate_lateral_join::DecorrelateLateralJoin,
+        decorrelate_predicate_subquery::DecorrelatePredicateSubquery, eliminate_cross_join::EliminateCrossJoin,
+        eliminate_duplicated_expr::EliminateDuplicatedExpr, eliminate_filter::EliminateFilter,
+        eliminate_group_by_constant::EliminateGroupByConstant, eliminate_join::EliminateJoin, eliminate_outer_join::EliminateOuterJoin,
+        extract_equijoin_predicate::ExtractEquijoinPredicate, optimize_projections::OptimizeProjections, optimize_unions::OptimizeUnions,
+        propagate_empty_relation::PropagateEmptyRelation, push_down_filter::PushDownFilter,
+        replace_distinct_aggregate::ReplaceDistinctWithAggregate, rewrite_set_comparison::RewriteSetComparison,
+        scalar_subquery_to_join::ScalarSubqueryToJoin, simplify_expressions::SimplifyExpressions,
+    },
+};
+
+use crate::error::PlanError;
+pub(crate) use rank_filter::is_ranking;
+
+/// The rules, in the order in which each pass applies them.
+fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    vec![
+        Arc::new(RewriteSetComparison::new()),
+        Arc::new(OptimizeUnions::new()),
+        Arc::new(SimplifyExpressions::new()),
+        // Subqueries become joins: first those that DataFusion would decorrelate with another result than Postgres', then the rest.
+        Arc::new(subquery_predicate::NullAwareSubquery),
+        Arc::new(scalar_subquery::GuardScalarSubquery),
+        Arc::new(sort::DropSort),
+        Arc::new(correlated_limit::CorrelatedLimit),
+        Arc::new(distinct_on::DistinctOnToTopN),
+        Arc::new(ReplaceDistinctWithAggregate::new()),
+        Arc::new(EliminateJoin::new()),
+        Arc::new(DecorrelatePredicateSubquery::new()),
+        Arc::new(ScalarSubqueryToJoin::new()),
+        Arc::new(DecorrelateLateralJoin::new()),
+        // A correlated EXISTS may lose its LIMIT above; what is left is a top-N.
+        Arc::new(limit::LimitToTopN),
+        Arc::new(ExtractEquijoinPredicate::new()),
+        Arc::new(EliminateDuplicatedExpr::new()),
+        Arc::new(EliminateFilter::new()),
+        Arc::new(EliminateCrossJoin::new()),
+        Arc::new(PropagateEmptyRelation::new()),
+        Arc::new(EliminateOuterJoin::new()),
+        Arc::new(PushDownFilter::new()),
+        // Only now does a filter on a rank stand directly above its window.
+        Arc::new(rank_filter::RankToTopN),
+        Arc::new(EliminateGroupByConstant::new()),
+        Arc::new(CommonSubexprEliminate::new()),
+        Arc::new(OptimizeProjections::new()),
+    ]
+}
+
+/// Optimizes an analyzed plan for continuous maintenance. `options` are those of the session that created the view.
+///
+/// # Errors
+/// A user error if a rule refuses the plan, XX000 if a rule breaks it.
+pub fn optimize(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan, PlanError> {
+    let config = config::StreamOptimizerConfig::new(options);
+    Optimizer::with_rules(rules()).optimize(plan, &config, |_, _| {}).map_err(|error| refused_subquery(error.into()))
+}
+
+/// DataFusion's checks of subqueries know nothing of views; what they refuse gets our words.
+fn refused_subquery(error: PlanError) -> PlanError {
+    if error.message.contains("must be aggregated to return at most one row") {
+        return unsupported(
+            "a correlated scalar subquery in a materialized view must have at most one row for each outer row",
+            "Compare a primary key of the subquery's table with the outer row, or aggregate with max().",
+        );
+    }
+    if error.sqlstate != "0A000" && error.message.to_ascii_lowercase().contains("correlated") {
+        return unsupported("this form of correlated subquery is not supported in a materialized view", "Write it as a join.")
+            .with_detail(error.message);
+    }
+    error
+}
+
+/// A refusal (0A000).
+pub(crate) fn unsupported(message: impl Into<String>, hint: impl Into<String>) -> PlanError {
+    PlanError::unsupported(message).with_hint(hint)
+}
+
+/// A refusal (0A000) as an optimizer rule reports it.
+pub(crate) fn refusal(message: impl Into<String>, hint: impl Into<String>) -> DataFusionError {
+    unsupported(message, hint).into()
+}
