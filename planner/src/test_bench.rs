@@ -15,7 +15,8 @@ use datafusion::{
     functions_nested::planner::{FieldAccessPlanner, NestedFunctionPlanner},
     functions_window::planner::WindowFunctionPlanner,
     logical_expr::{
-        AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+        AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, Volatility, WindowUDF, create_udaf,
+        function::AccumulatorArgs,
         planner::{ContextProvider, ExprPlanner, PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning},
     },
     optimizer::Analyzer,
@@ -245,7 +246,10 @@ impl ContextProvider for Bench {
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        let all = datafusion::functions_aggregate::all_default_aggregate_functions();
+        let mut all = datafusion::functions_aggregate::all_default_aggregate_functions();
+        let unused = Arc::new(|_: AccumulatorArgs<'_>| plan_err!("never run"));
+        let types = (vec![DataType::Int64], Arc::new(DataType::Int64));
+        all.push(Arc::new(create_udaf("single_value", types.0, types.1, Volatility::Immutable, unused, Arc::new(vec![]))));
         named(&all, name, |function| function.name(), |function| function.aliases())
     }
 

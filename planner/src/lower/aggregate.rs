@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::{
     common::DFSchema,
     logical_expr::{
@@ -17,11 +17,11 @@ use super::{
     Lowering,
     expression::unaliased,
     input_columns::{InputColumns, Wanted},
-    internal, nullable_schema,
+    internal, nullable_schema, single_value,
 };
 use crate::{
     error::Result,
-    optimize::unsupported,
+    optimize::{SINGLE_VALUE, unsupported},
     stream::{distribution::aligned, node::NodeIndex},
 };
 
@@ -46,10 +46,19 @@ impl Lowering<'_> {
         let groups: Vec<usize> = group_expressions.into_iter().map(|expression| wanted.place(expression)).collect();
         let types = schema.fields()[groups.len()..].iter().map(|field| field.data_type());
         let calls = aggregate.aggr_expr.iter().zip(types).map(|(call, output)| aggregate_call(call, output, &mut wanted));
-        let calls = calls.collect::<Result<Vec<_>>>()?;
+        let mut calls = calls.collect::<Result<Vec<_>>>()?;
+        // The row counts of single_value calls come after all other columns.
+        let mut fields = schema.fields().to_vec();
+        let mut pairs = Vec::new();
+        for (at, _) in aggregate.aggr_expr.iter().enumerate().filter(|(_, call)| single_value::is_call(call)) {
+            calls.push(single_value::row_count(&calls[at]));
+            pairs.push((groups.len() + at, fields.len()));
+            fields.push(Arc::new(Field::new("rows", DataType::Int64, true)));
+        }
         let below = self.only(input, aggregate.input.schema(), &wanted)?;
         let grouping = Grouping { groups, calls };
-        self.grouped(&below, &grouping, &schema)
+        let node = self.grouped(&below, &grouping, &Arc::new(Schema::new(fields)))?;
+        self.checked(node, &pairs, &schema)
     }
 
     /// Lowers DISTINCT: groups of all columns, without calls.
@@ -142,7 +151,7 @@ fn function(name: &str) -> Option<AggregateFunction> {
         "sum" => AggregateFunction::Sum,
         "avg" | "mean" => AggregateFunction::Avg,
         // Any value will do, so the one that does not depend on the order of rows.
-        "min" | "any_value" => AggregateFunction::Min,
+        "min" | "any_value" | SINGLE_VALUE => AggregateFunction::Min,
         "max" => AggregateFunction::Max,
         "bool_and" | "every" => AggregateFunction::BoolAnd,
         "bool_or" => AggregateFunction::BoolOr,

@@ -12,6 +12,7 @@ mod join;
 mod project;
 mod scan;
 mod shared_scan;
+mod single_value;
 mod top_n;
 mod union;
 mod values;

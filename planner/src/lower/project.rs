@@ -91,21 +91,21 @@ impl Lowering<'_> {
     /// The columns of a node by number, without a projection of their own.
     fn pick(&mut self, input: NodeIndex, columns: &[usize], schema: &SchemaRef) -> Option<NodeIndex> {
         let node = self.arena.node(input);
-        let spec = match &node.spec {
+        let of = |numbers: &[usize]| columns.iter().map(|column| numbers[*column]).collect::<Vec<usize>>();
+        // A scan's columns keep the relation's names.
+        let scanned = || Arc::new(Schema::new(columns.iter().map(|column| Arc::clone(&node.schema.fields()[*column])).collect::<Vec<_>>()));
+        let (spec, schema) = match &node.spec {
             OperatorSpec::SourceScan { source, projection } if self.keeps_watermark(*source, projection, columns) => {
-                OperatorSpec::SourceScan { source: *source, projection: columns.iter().map(|column| projection[*column]).collect() }
+                (OperatorSpec::SourceScan { source: *source, projection: of(projection) }, scanned())
             }
-            OperatorSpec::CollectionScan { collection, projection } => OperatorSpec::CollectionScan {
-                collection: *collection,
-                projection: columns.iter().map(|column| projection[*column]).collect(),
-            },
-            OperatorSpec::Join(join) => {
-                OperatorSpec::Join(JoinSpec { output: columns.iter().map(|column| join.output[*column]).collect(), ..join.clone() })
+            OperatorSpec::CollectionScan { collection, projection } => {
+                (OperatorSpec::CollectionScan { collection: *collection, projection: of(projection) }, scanned())
             }
+            OperatorSpec::Join(join) => (OperatorSpec::Join(JoinSpec { output: of(&join.output), ..join.clone() }), Arc::clone(schema)),
             _ => return None,
         };
         let inputs = node.inputs.clone();
-        Some(self.arena.add(spec, inputs, Arc::clone(schema)))
+        Some(self.arena.add(spec, inputs, schema))
     }
 
     /// A top-N whose rank, the last column, nobody reads need not give it; one that only ranks is then nothing at all.

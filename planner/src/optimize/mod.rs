@@ -10,6 +10,7 @@ mod distinct_on;
 mod limit;
 mod rank_filter;
 mod scalar_subquery;
+mod single_value;
 mod sort;
 mod subquery_predicate;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use datafusion::{
 
 use crate::error::PlanError;
 pub(crate) use rank_filter::is_ranking;
+pub(crate) use single_value::SINGLE_VALUE;
 
 /// The rules, in the order in which each pass applies them.
 fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
@@ -45,6 +47,7 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         Arc::new(subquery_predicate::NullAwareSubquery),
         Arc::new(scalar_subquery::GuardScalarSubquery),
         Arc::new(sort::DropSort),
+        Arc::new(single_value::DropSingleValue),
         Arc::new(correlated_limit::CorrelatedLimit),
         Arc::new(distinct_on::DistinctOnToTopN),
         Arc::new(ReplaceDistinctWithAggregate::new()),
