@@ -2,8 +2,10 @@
 
 pub mod chunk;
 pub mod error;
+pub mod format;
 pub mod graph;
 pub mod message;
+mod option_list;
 pub mod sink;
 pub mod source;
 pub mod operator;

@@ -7,6 +7,7 @@ pub mod env;
 pub mod epoch;
 pub mod epoch_log;
 pub mod error;
+pub mod foreign_files;
 mod frame_file;
 pub mod key_group;
 pub mod lock;

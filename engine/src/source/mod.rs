@@ -4,9 +4,20 @@
 //! *binding* (epoch log) has seen the same rows. Contents are a function of (split, offset): a second reader, now or years later, gives
 //! the same rows. Pacing (`rate`, `replay_speed`) decides only *when* rows become available to the reader that leads.
 
+pub mod datagen;
+pub mod file;
+pub mod nexmark;
+mod open;
+pub mod options;
+mod pacing;
+
 use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use async_trait::async_trait;
 
+pub use self::{
+    open::{infer_schema, open_source, open_source_with},
+    options::{BadRows, ConnectorSpec, FormatClause, LateRows, SourceOptions, SourceSpec, WatermarkSpec},
+};
 use crate::error::Result;
 
 /// A position in a split: the number after the last row read, in an order of the connector's own choice (not necessarily row counts).
