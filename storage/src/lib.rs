@@ -11,4 +11,7 @@ pub mod foreign_files;
 mod frame_file;
 pub mod key_group;
 pub mod lock;
+pub mod memory;
+pub mod rocks;
 pub mod signed_batch;
+pub mod state_store;
