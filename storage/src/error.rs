@@ -38,6 +38,22 @@ pub enum StorageError {
         /// What was found.
         detail: String,
     },
+    /// A checkpoint was written by a job with another graph or another store.
+    #[error("\"{file}\" cannot be used here: {detail}")]
+    Incompatible {
+        /// The file or object.
+        file: String,
+        /// What does not fit.
+        detail: String,
+    },
+    /// Another coordinator has taken the job over; this one has to stop.
+    #[error("job {job} has been taken over by another coordinator (term {term} is over)")]
+    Fenced {
+        /// The job.
+        job: u64,
+        /// The term that is over.
+        term: u64,
+    },
     /// The directory belongs to another process.
     #[error("data directory \"{directory}\" is in use by another millpond{}", .pid.map(|p| format!(" (process {p})")).unwrap_or_default())]
     Locked {

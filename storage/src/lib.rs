@@ -1,6 +1,7 @@
 //! Durable state: bytes, tables and epochs; no operators.
 
 pub mod catalog_log;
+pub mod checkpoint;
 mod durable_file;
 pub mod encoding;
 pub mod env;
@@ -12,6 +13,9 @@ mod frame_file;
 pub mod key_group;
 pub mod lock;
 pub mod memory;
+pub mod object;
 pub mod rocks;
 pub mod signed_batch;
+mod state_changelog;
 pub mod state_store;
+pub mod state_table;

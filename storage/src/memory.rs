@@ -99,6 +99,11 @@ impl MemoryHandle {
         self.shared.used.load(Ordering::Relaxed).saturating_sub(self.shared.limit)
     }
 
+    /// Bytes that all handles of the budget hold together.
+    pub fn budget_used(&self) -> usize {
+        self.shared.used.load(Ordering::Relaxed)
+    }
+
     /// The limit of the budget behind the handle.
     pub fn limit(&self) -> usize {
         self.shared.limit

@@ -10,6 +10,15 @@ use parking_lot::RwLock;
 
 use crate::error::Result;
 
+/// Where state that is not in the tables' own memory is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StateBackend {
+    /// An ordered map in memory.
+    Memory,
+    /// RocksDB in the scratch directory.
+    RocksDb,
+}
+
 /// Lower and upper end of a scan.
 pub type KeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 

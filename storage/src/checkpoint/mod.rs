@@ -1,0 +1,205 @@
+//! Checkpoints of a job's state: *materialization + log since*.
+//!
+//! # Objects
+//! Under `jobs/<job>/`: `log/<epoch>-<subtask>-<attempt>` (parts of the state changelog), `mat/<term>-<content>` (files of a materialization,
+//! named by their content) and `manifest-<term>-<number>`. Objects are never changed. A checkpoint is complete when its manifest is
+//! there: it is put last, create-only, durable like everything before it.
+//!
+//! # What may be named
+//! An image of the store holds every change up to the *base* of the sweep before it, and some later ones up to the positions it says. A
+//! manifest names it only if its own log reaches those positions. It then also names all log after the base: replaying a change that the image
+//! has already does no harm, because changes are whole values and the last one of a key wins.
+//!
+//! # After a crash
+//! Restoring takes the newest manifest and nothing else. What it names is there, or the error says which file is missing or damaged;
+//! there is no silent fallback to an older one, or to nothing. What no live manifest names is deleted later.
+
+mod image;
+mod manifest;
+mod prune;
+mod restore;
+mod upload;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use crate::env::Clock;
+use crate::epoch::Epoch;
+use crate::error::{Result, StorageError};
+use crate::object::{Created, ObjectStorage};
+use crate::state_table::TaskCheckpoint;
+use image::PendingImage;
+use manifest::{Manifest, ManifestName};
+pub use restore::{Restored, RestoredState};
+use upload::Uploads;
+
+/// Log shorter than this is not worth a materialization.
+const LEAST_LOG_BYTES: u64 = 64 << 20;
+
+static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
+
+/// Writes and reads the checkpoints of one job. One life of the job has one of these.
+pub struct Checkpointer {
+    objects: ObjectStorage,
+    job: u64,
+    term: u64,
+    fingerprint: u64,
+    /// In the names of log objects, so that no two lives of a job ever write the same name.
+    attempt: String,
+    least_log_bytes: u64,
+    progress: Mutex<Progress>,
+}
+
+/// What goes into a checkpoint.
+pub struct ManifestInput {
+    /// The epoch at which the state was taken.
+    pub epoch: Epoch,
+    /// One part of each subtask.
+    pub parts: Vec<TaskCheckpoint>,
+    /// How far each upstream collection or source was consumed.
+    pub upstream: Vec<(u64, Epoch)>,
+    /// What the job wants to find again.
+    pub notes: BTreeMap<String, String>,
+}
+
+/// What a checkpoint cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointReport {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Name of its manifest.
+    pub manifest: String,
+    /// Bytes of changelog uploaded for it.
+    pub bytes_log: u64,
+    /// Bytes of materialization uploaded during it.
+    pub bytes_materialized: u64,
+    /// Bytes of all changelog that a restart would replay.
+    pub bytes_replay: u64,
+    /// Bytes of all objects it names.
+    pub bytes_stored: u64,
+    /// From the call to the durable manifest.
+    pub duration: Duration,
+}
+
+/// Where the job's checkpoints stand.
+#[derive(Default)]
+struct Progress {
+    uploads: Uploads,
+    /// The newest manifest, written or restored.
+    newest: Option<Manifest>,
+    /// An uploaded image that no manifest could name yet.
+    pending: Option<PendingImage>,
+    /// The request for an image that the tasks are answering.
+    requested: u64,
+    restored: Option<RestoredState>,
+}
+
+impl Checkpointer {
+    /// For `job` under the leader's `term`. `fingerprint` identifies the graph: state of another graph is refused.
+    pub fn new(objects: ObjectStorage, job: u64, term: u64, fingerprint: u64) -> Self {
+        Self {
+            objects,
+            job,
+            term,
+            fingerprint,
+            attempt: format!("{term}.{}", ATTEMPTS.fetch_add(1, Ordering::Relaxed)),
+            least_log_bytes: LEAST_LOG_BYTES,
+            progress: Mutex::default(),
+        }
+    }
+
+    /// Materializes already when the log is longer than `bytes` (and than the state).
+    pub fn with_least_log_bytes(mut self, bytes: u64) -> Self {
+        self.least_log_bytes = bytes;
+        self
+    }
+
+    fn object(&self, name: &str) -> String {
+        format!("jobs/{}/{name}", self.job)
+    }
+
+    /// Completes a checkpoint: uploads the parts, then writes the manifest, then deletes what is no longer needed.
+    ///
+    /// After an I/O error nothing is lost: the parts are kept and go into the next checkpoint. [`StorageError::Internal`] means that a part is
+    /// missing and the job must restart from its last checkpoint; [`StorageError::Fenced`] that it must stop.
+    pub async fn complete(&self, input: ManifestInput) -> Result<CheckpointReport> {
+        let clock = Clock::system();
+        let mut progress = self.progress.lock().await;
+        let progress = &mut *progress;
+        let tasks = progress.uploads.accept(input.parts)?;
+        let bytes_log = self.upload_logs(&mut progress.uploads).await?;
+        fail_point("checkpoint::logs")?;
+        let bytes_materialized = self.take_image(progress, &tasks).await;
+
+        let pending = progress.pending.as_ref().filter(|pending| progress.uploads.reach(&pending.positions));
+        let names_pending = pending.is_some();
+        let mut manifest = self.next_manifest(progress, pending, input.epoch);
+        manifest.upstream = input.upstream;
+        manifest.notes = input.notes;
+        fail_point("checkpoint::manifest")?;
+        self.write_manifest(&manifest).await?;
+        progress.uploads.named();
+        if names_pending {
+            progress.pending = None;
+        }
+        let report = CheckpointReport {
+            epoch: input.epoch,
+            manifest: self.object(&manifest.name.to_string()),
+            bytes_log,
+            bytes_materialized,
+            bytes_replay: manifest.log_bytes(),
+            bytes_stored: manifest.log_bytes() + manifest.image_bytes(),
+            duration: clock.monotonic(),
+        };
+        self.want_image(progress, &manifest, &tasks);
+        let previous = progress.newest.replace(manifest);
+        fail_point("checkpoint::prune")?;
+        self.prune(progress, previous).await;
+        Ok(report)
+    }
+
+    /// The manifest that follows the newest one: its log and all uploads since, over its image or the `pending` one.
+    fn next_manifest(&self, progress: &Progress, pending: Option<&PendingImage>, epoch: Epoch) -> Manifest {
+        let newest = progress.newest.as_ref();
+        let number = newest.map_or(1, |newest| newest.name.number + 1);
+        let mut manifest = Manifest::new(ManifestName { term: self.term, number }, self.job, self.fingerprint, epoch);
+        let inherited = newest.and_then(|newest| newest.image.as_ref());
+        manifest.image = pending.map(|pending| &pending.image).or(inherited).cloned();
+        let base = manifest.image.as_ref().map_or(Epoch(0), |image| image.base);
+        let named = newest.map_or(&[][..], |newest| newest.log.as_slice());
+        manifest.log = named.iter().chain(progress.uploads.unnamed()).filter(|log| log.epoch > base).cloned().collect();
+        manifest
+    }
+
+    async fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
+        let name = self.object(&manifest.name.to_string());
+        match self.objects.put_create(&name, &manifest.encode(&self.attempt)).await? {
+            Created::New | Created::Same => Ok(()),
+            Created::Taken => Err(StorageError::Fenced { job: self.job, term: self.term }),
+        }
+    }
+
+    /// Asks for a new image when the log has become longer than the state.
+    fn want_image(&self, progress: &mut Progress, manifest: &Manifest, tasks: &upload::Tasks) {
+        let state = tasks.memory_bytes.max(tasks.store.as_ref().map_or(0, |store| store.approximate_bytes()));
+        if progress.requested > 0 || progress.pending.is_some() || manifest.log_bytes() <= self.least_log_bytes.max(state) {
+            return;
+        }
+        if let Some(store) = &tasks.store {
+            progress.requested = store.want_image();
+        }
+    }
+}
+
+/// A place where tests make a checkpoint end.
+fn fail_point(name: &'static str) -> Result<()> {
+    fail::fail_point!(name, |message| Err(StorageError::Internal(format!("fail point {name}: {}", message.unwrap_or_default()))));
+    let _ = name;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Reading a checkpoint back.
+//!
+//! The files of the image become the store as they are. The log stays beside it in local files: each table takes its own changes when it is
+//! created, into memory where there is room. So restoring small state never touches the store, and every change is read once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+
+use super::Checkpointer;
+use super::image::backend_name;
+use super::manifest::{Image, LogObject, Manifest, ManifestName};
+use crate::durable_file::io_error;
+use crate::epoch::Epoch;
+use crate::error::{Result, StorageError};
+use crate::state_table::JobStore;
+use crate::key_group::KEY_GROUPS;
+use crate::object::blocking;
+use crate::state_changelog::{ChangeFn, StoredPart};
+use crate::state_store::WriteOps;
+use crate::state_table::{TableContext, TableId};
+
+const PARALLEL_DOWNLOADS: usize = 4;
+const REPLAY_BYTES: usize = 1 << 20;
+
+/// A complete checkpoint that was found.
+#[derive(Clone)]
+pub struct Restored {
+    manifest: Arc<Manifest>,
+    object: String,
+}
+
+impl Restored {
+    /// The epoch at which the state was taken.
+    pub fn epoch(&self) -> Epoch {
+        self.manifest.epoch
+    }
+
+    /// How far each upstream was consumed.
+    pub fn upstream(&self) -> &[(u64, Epoch)] {
+        &self.manifest.upstream
+    }
+
+    /// What the job wanted to find again.
+    pub fn notes(&self) -> &BTreeMap<String, String> {
+        &self.manifest.notes
+    }
+
+    /// Bytes of changelog to replay and of materialization to fetch.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.manifest.log_bytes(), self.manifest.image_bytes())
+    }
+
+    /// Name of the manifest.
+    pub fn object(&self) -> &str {
+        &self.object
+    }
+}
+
+/// State as of a checkpoint, out of which tasks fill their tables.
+#[derive(Clone)]
+pub struct RestoredState {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    epoch: Epoch,
+    parts: Vec<StoredPart>,
+    /// Key groups of which tables have taken the log.
+    claimed: Mutex<BTreeMap<TableId, BTreeSet<u16>>>,
+}
+
+impl RestoredState {
+    /// The epoch at which the state was taken.
+    pub fn epoch(&self) -> Epoch {
+        self.shared.epoch
+    }
+
+    /// Notes that a table takes the log of `groups`.
+    pub(crate) fn claim(&self, table: TableId, groups: Range<u16>) {
+        self.shared.claimed.lock().entry(table).or_default().extend(groups);
+    }
+
+    /// Visits the changes of a table in the order in which they happened.
+    pub(crate) fn for_each(&self, table: TableId, groups: &Range<u16>, f: &mut ChangeFn<'_>) -> Result<()> {
+        self.shared.parts.iter().try_for_each(|part| part.for_each(table, groups, f))
+    }
+
+    /// Brings the log of a table into the store, once, before anything else writes it.
+    pub(crate) fn replay_into(&self, store: &JobStore, table: TableId) -> Result<()> {
+        // Held throughout, so that nobody sees the table half replayed.
+        let mut claimed = self.shared.claimed.lock();
+        let claimed = claimed.entry(table).or_default();
+        if claimed.len() < usize::from(KEY_GROUPS) {
+            self.replay(store, table, &|_| true)?;
+            claimed.extend(0..KEY_GROUPS);
+        }
+        Ok(())
+    }
+
+    /// Brings the log that no table has taken into the store: an image must not lose it.
+    pub(crate) fn replay_unclaimed(&self, store: &JobStore) -> Result<()> {
+        let tables: BTreeSet<TableId> = self.shared.parts.iter().flat_map(StoredPart::tables).collect();
+        let mut claimed = self.shared.claimed.lock();
+        for table in tables {
+            let claimed = claimed.entry(table).or_default();
+            self.replay(store, table, &|group| !claimed.contains(&group))?;
+            claimed.extend(0..KEY_GROUPS);
+        }
+        Ok(())
+    }
+
+    fn replay(&self, store: &JobStore, table: TableId, wanted: &dyn Fn(u16) -> bool) -> Result<()> {
+        let mut ops = WriteOps::new();
+        let mut full_key = Vec::new();
+        self.for_each(table, &(0..KEY_GROUPS), &mut |group, key, value| {
+            if !wanted(group) {
+                return Ok(());
+            }
+            full_key.clear();
+            full_key.extend_from_slice(&TableContext::range_of(table, group).0);
+            full_key.extend_from_slice(key);
+            match value {
+                Some(value) => ops.put(&full_key, value),
+                None => ops.delete(&full_key),
+            }
+            if ops.bytes() < REPLAY_BYTES {
+                return Ok(());
+            }
+            store.ensure_open()?.write(std::mem::take(&mut ops))
+        })?;
+        if ops.is_empty() { Ok(()) } else { store.ensure_open()?.write(ops) }
+    }
+}
+
+impl Checkpointer {
+    /// Finds the newest complete checkpoint; `None` if the job never had one. A damaged one is an error that names it.
+    pub async fn restore(&self) -> Result<Option<Restored>> {
+        let found = self.newest_manifest().await?;
+        let manifest = match &found {
+            None => None,
+            Some(name) => {
+                let object = self.object(&name.to_string());
+                let full_name = self.objects.full_name(&object);
+                let missing = || StorageError::Corrupt { file: full_name.clone(), detail: "the file is missing".into() };
+                let bytes = self.objects.get(&object).await?.ok_or_else(missing)?;
+                let manifest = Manifest::decode(&bytes, &full_name)?;
+                self.check_manifest(&manifest, *name, &full_name)?;
+                Some(manifest)
+            }
+        };
+        self.start_term(found).await?;
+        let mut progress = self.progress.lock().await;
+        progress.newest = manifest.clone();
+        Ok(manifest.map(|manifest| Restored { object: self.object(&manifest.name.to_string()), manifest: Arc::new(manifest) }))
+    }
+
+    fn check_manifest(&self, manifest: &Manifest, name: ManifestName, file: &str) -> Result<()> {
+        if manifest.name != name || manifest.job != self.job {
+            return Err(StorageError::Corrupt { file: file.to_owned(), detail: "it is the manifest of another checkpoint".into() });
+        }
+        if manifest.fingerprint != self.fingerprint {
+            let detail = format!("it was written for graph {:016x}, the job now has graph {:016x}", manifest.fingerprint, self.fingerprint);
+            return Err(StorageError::Incompatible { file: file.to_owned(), detail });
+        }
+        Ok(())
+    }
+
+    /// Brings a checkpoint into a store that was just opened, before any task uses it.
+    pub async fn load_into(&self, restored: &Restored, store: &Arc<JobStore>) -> Result<RestoredState> {
+        let manifest = &restored.manifest;
+        if let Some(image) = &manifest.image {
+            self.load_image(image, store, &restored.object).await?;
+        }
+        let scratch = store.scratch("restored")?;
+        let parts: Vec<StoredPart> = futures::stream::iter(manifest.log.iter().enumerate())
+            .map(|(index, log)| self.load_part(log, scratch.join(format!("log-{index}"))))
+            .buffered(PARALLEL_DOWNLOADS)
+            .try_collect()
+            .await?;
+        let shared = Shared { epoch: manifest.epoch, parts, claimed: Mutex::default() };
+        let state = RestoredState { shared: Arc::new(shared) };
+        self.progress.lock().await.restored = Some(state.clone());
+        Ok(state)
+    }
+
+    async fn load_part(&self, log: &LogObject, path: std::path::PathBuf) -> Result<StoredPart> {
+        let name = self.object(&log.object.name);
+        let bytes = self.objects.get_known(&name, log.object.known).await?;
+        let full_name = self.objects.full_name(&name);
+        blocking(move || StoredPart::keep(&bytes, &full_name, &path)).await
+    }
+
+    async fn load_image(&self, image: &Image, store: &Arc<JobStore>, manifest: &str) -> Result<()> {
+        if image.backend != backend_name(store.backend()) {
+            let detail = format!("its state is of the \"{}\" backend, the job now has \"{}\"", image.backend, backend_name(store.backend()));
+            return Err(StorageError::Incompatible { file: self.objects.full_name(manifest), detail });
+        }
+        let directory = store.image_directory()?;
+        let directory: &Path = &directory;
+        futures::stream::iter(&image.files)
+            .map(|file| async move {
+                let bytes = self.objects.get_known(&self.object(&file.object.name), file.object.known).await?;
+                let path = directory.join(&file.file);
+                blocking(move || std::fs::write(&path, &bytes).map_err(io_error("write", &path))).await
+            })
+            .buffered(PARALLEL_DOWNLOADS)
+            .try_collect::<()>()
+            .await?;
+        let names: Vec<String> = image.files.iter().map(|file| file.file.clone()).collect();
+        let adopting = store.clone();
+        let contained = blocking(move || adopting.adopt_image(&names)).await?;
+        let ahead = contained.iter().find(|(writer, position)| image.positions.get(writer).is_none_or(|known| known < position));
+        match ahead {
+            None => Ok(()),
+            Some((writer, position)) => Err(StorageError::Corrupt {
+                file: self.objects.full_name(manifest),
+                detail: format!("its materialization holds changes of writer {writer} up to {position}, more than it says"),
+            }),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! State tables: the only place where an operator may keep what must survive.
+//!
+//! # What a table is
+//! [`PointTable`] maps keys to values with hash access. [`RangeTable`] maps (prefix, suffix) to values, suffixes in byte order within their
+//! prefix. Both keep encoded records in memory under the budget; behind them is the job's store, shared by all tables of the job, with keys
+//! `(key group, table id, key)`. In memory is the fast path: the store sees only what eviction and materialization write.
+//!
+//! # The life of a change
+//! `put` and `delete` mark an entry *dirty* (the state changelog lacks it) and *unflushed* (the store lacks it). A checkpoint drains the dirty
+//! entries into the changelog segment of the epoch. An entry may leave memory once it is neither. Eviction therefore first appends dirty
+//! entries to the changelog, then writes unflushed ones to the store in one sorted batch that also says how far the changelog had come,
+//! then drops them. So the store never holds a change that the changelog does not have before it.
+//!
+//! # Entry flags
+//! *Stored*: the store has some version of the entry, or may have. *Logged*: so has the changelog. An entry that is neither can be deleted
+//! without a trace; others leave a tombstone until changelog and store have the deletion.
+//!
+//! # Sweeps
+//! A materialization needs every entry in the store. The task starts a sweep at a checkpoint; tables then flush a bounded number of bytes
+//! with each `relieve` until they have passed over everything that existed at the start.
+
+mod blocks;
+mod cold;
+mod context;
+mod flush;
+mod job_store;
+mod large;
+mod merge;
+mod packed;
+mod point;
+mod range;
+mod resident;
+pub(crate) mod task_state;
+mod tombstones;
+
+use crate::error::Result;
+
+pub(crate) use context::{TableContext, TaskShared};
+pub use context::{KeyDistribution, TableId};
+pub(crate) use job_store::ImageFile;
+pub use job_store::{JobStore, JobStoreSpec};
+pub use point::PointTable;
+pub use range::RangeTable;
+pub(crate) use task_state::Sweep;
+pub use task_state::{TaskCheckpoint, TaskState};
+
+/// How a table takes over what a checkpoint has for it, first the materialization, then the changelog, each in order. `key` is the table's
+/// own part of the full key.
+pub(crate) trait RestoreTable {
+    /// An entry of the store; `false`: the table needs no more of them.
+    fn restore_stored(&mut self, key: &[u8], value: &[u8]) -> Result<bool>;
+
+    /// A change of the changelog that the store lacks.
+    fn restore_logged(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()>;
+}
+
+/// What the task loop does with a table, whatever its kind.
+pub trait StateTable: Send {
+    /// The table's number in the job.
+    fn id(&self) -> TableId;
+
+    /// Hands over every entry that changed since it was last handed over, as full key and value (`None`: deleted), in an order that may be
+    /// replayed, and takes note that the state changelog has them.
+    fn drain_dirty(&mut self, sink: &mut dyn FnMut(&[u8], Option<&[u8]>));
+
+    /// Bytes the table takes in memory.
+    fn memory_bytes(&self) -> usize;
+
+    /// To be called by the task loop after each chunk: writes what is beyond bounds, goes on with a sweep, and evicts if over budget. What
+    /// `load` brought into memory may be gone afterwards.
+    fn relieve(&mut self) -> Result<()>;
+
+    /// Starts a sweep over everything the table holds now.
+    fn begin_sweep(&mut self);
+
+    /// Flushes about `bytes` of unflushed entries; true when the sweep is through.
+    fn sweep(&mut self, bytes: usize) -> Result<bool>;
+}

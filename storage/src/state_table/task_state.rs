@@ -1,0 +1,222 @@
+//! The state of one subtask: its tables, and the checkpoint of what changed in them.
+
+use std::collections::BTreeSet;
+use std::ops::{Bound, ControlFlow, Range};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::checkpoint::RestoredState;
+use crate::epoch::Epoch;
+use crate::error::{Result, StorageError};
+use crate::state_table::JobStore;
+use crate::key_group::KEY_GROUPS;
+use crate::state_changelog::{ChangelogWriter, SegmentPart};
+use crate::state_table::{KeyDistribution, PointTable, RangeTable, RestoreTable, StateTable, TableContext, TableId, TaskShared};
+
+/// Bytes that a checkpoint's synchronous part may flush for a materialization.
+const SWEEP_BYTES: usize = 64 << 20;
+const RELIEVE_EVERY: usize = 4096;
+
+/// Creates the state tables of one subtask and takes their checkpoints. One thread at a time uses it and its tables.
+pub struct TaskState {
+    shared: Arc<TaskShared>,
+    subtask: u32,
+    restored: Option<RestoredState>,
+    tables: BTreeSet<TableId>,
+    sequence: u64,
+    sweep: Option<Sweep>,
+    swept: Sweep,
+}
+
+/// A pass that brings everything into the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sweep {
+    /// The request it answers.
+    pub(crate) request: u64,
+    /// Every change up to here is in the store when it is through.
+    pub(crate) base: Epoch,
+}
+
+/// What one subtask adds to a checkpoint: the segment of its changelog since the one before.
+///
+/// It has to reach [`Checkpointer::complete`](crate::checkpoint::Checkpointer::complete), in the order of epochs: the changes in it are
+/// nowhere else. If one is lost, the job has to restart from its last checkpoint; `complete` notices a gap.
+#[must_use]
+pub struct TaskCheckpoint {
+    pub(crate) store: Arc<JobStore>,
+    pub(crate) writer: u32,
+    pub(crate) subtask: u32,
+    pub(crate) epoch: Epoch,
+    pub(crate) sequence: u64,
+    pub(crate) parts: Vec<SegmentPart>,
+    /// End of the segment in the writer's changelog.
+    pub(crate) position: u64,
+    /// The last sweep that was finished.
+    pub(crate) swept: Sweep,
+    pub(crate) memory_bytes: usize,
+}
+
+impl TaskCheckpoint {
+    /// Bytes of changelog in it.
+    pub fn log_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+
+    /// Bytes the subtask's tables take in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+}
+
+impl TaskState {
+    /// The state of a subtask that owns `key_groups`, empty or as of a checkpoint. `subtask` is its number in names of objects.
+    pub fn new(store: Arc<JobStore>, subtask: u32, key_groups: Range<u16>, restored: Option<&RestoredState>) -> Result<Self> {
+        let writer = store.new_writer();
+        let part_bytes = (store.budget().limit() / 16).clamp(128 << 10, 8 << 20);
+        let changelog = Mutex::new(ChangelogWriter::new(store.scratch("log")?, format!("{subtask}-{writer}"), part_bytes));
+        Ok(Self {
+            shared: Arc::new(TaskShared { store, writer, key_groups, changelog }),
+            subtask,
+            restored: restored.cloned(),
+            tables: BTreeSet::new(),
+            sequence: 0,
+            sweep: None,
+            swept: Sweep { request: 0, base: Epoch(0) },
+        })
+    }
+
+    /// A table with hash access whose whole key decides the subtask. Holds what the checkpoint has for it.
+    pub fn point_table(&mut self, id: TableId) -> Result<PointTable> {
+        self.point_table_by(id, KeyDistribution::Whole)
+    }
+
+    /// A table with hash access, distributed by a part of its key.
+    pub fn point_table_by(&mut self, id: TableId, distribution: KeyDistribution) -> Result<PointTable> {
+        let mut table = PointTable::new(self.context(id, distribution)?);
+        self.restore(&mut table, self.shared.key_groups.clone())?;
+        Ok(table)
+    }
+
+    /// A table of ordered groups whose whole prefix decides the subtask. Holds what the checkpoint has for it.
+    pub fn range_table(&mut self, id: TableId) -> Result<RangeTable> {
+        self.range_table_by(id, KeyDistribution::Whole)
+    }
+
+    /// A table of ordered groups, distributed by a part of its prefix.
+    pub fn range_table_by(&mut self, id: TableId, distribution: KeyDistribution) -> Result<RangeTable> {
+        let mut table = RangeTable::new(self.context(id, distribution)?);
+        self.restore(&mut table, self.shared.key_groups.clone())?;
+        Ok(table)
+    }
+
+    /// A table for what has no distribution key (positions, offsets). After a restart every subtask sees the entries of all; an entry may
+    /// be changed by one subtask only until the next restart.
+    pub fn singleton_table(&mut self, id: TableId) -> Result<PointTable> {
+        let mut table = PointTable::new(self.context(id, KeyDistribution::Single)?);
+        // Other subtasks hold the same entries. Were each to flush its own copy, an old copy could replace a newer one in the store.
+        if let Some(restored) = &self.restored {
+            restored.replay_into(&self.shared.store, id)?;
+        }
+        self.restore_stored(&mut table, 0..1)?;
+        Ok(table)
+    }
+
+    /// Key groups the subtask owns.
+    pub fn key_groups(&self) -> Range<u16> {
+        self.shared.key_groups.clone()
+    }
+
+    /// The synchronous part of a checkpoint: takes the changes of all `tables` of the subtask since the one before.
+    pub fn snapshot(&mut self, tables: &mut [&mut dyn StateTable], epoch: Epoch) -> Result<TaskCheckpoint> {
+        let mut memory_bytes = 0;
+        let mut changelog = self.shared.changelog.lock();
+        for table in tables.iter_mut() {
+            table.drain_dirty(&mut |key, value| changelog.append(key, value));
+            memory_bytes += table.memory_bytes();
+            changelog.spill()?;
+        }
+        let parts = changelog.finish_segment();
+        let position = changelog.position();
+        drop(changelog);
+        // Past this point nothing may fail: the changes are only in `parts` now.
+        self.go_on_sweeping(tables, epoch);
+        self.sequence += 1;
+        Ok(TaskCheckpoint {
+            store: self.shared.store.clone(),
+            writer: self.shared.writer,
+            subtask: self.subtask,
+            epoch,
+            sequence: self.sequence,
+            parts,
+            position,
+            swept: self.swept,
+            memory_bytes,
+        })
+    }
+
+    fn go_on_sweeping(&mut self, tables: &mut [&mut dyn StateTable], epoch: Epoch) {
+        let request = self.shared.store.image_wanted();
+        if self.sweep.is_none() && request > self.swept.request {
+            self.sweep = Some(Sweep { request, base: epoch });
+            tables.iter_mut().for_each(|table| table.begin_sweep());
+        }
+        let Some(sweep) = self.sweep else { return };
+        let mut through = true;
+        for table in tables.iter_mut() {
+            match table.sweep(SWEEP_BYTES) {
+                Ok(done) => through &= done,
+                Err(error) => {
+                    tracing::warn!(table = %table.id(), %error, "state could not be flushed for a materialization; trying again later");
+                    through = false;
+                }
+            }
+        }
+        if through {
+            self.swept = sweep;
+            self.sweep = None;
+        }
+    }
+
+    fn context(&mut self, id: TableId, distribution: KeyDistribution) -> Result<TableContext> {
+        if !self.tables.insert(id) {
+            return Err(StorageError::Internal(format!("state table {id} is created twice in one subtask")));
+        }
+        let memory = self.shared.store.budget().handle(&format!("state table {id}"));
+        Ok(TableContext { id, task: self.shared.clone(), distribution, memory })
+    }
+
+    fn restore(&self, table: &mut (impl RestoreTable + StateTable), groups: Range<u16>) -> Result<()> {
+        self.restore_stored(table, groups.clone())?;
+        let Some(restored) = &self.restored else { return Ok(()) };
+        let mut changes = 0_usize;
+        restored.claim(table.id(), groups.clone());
+        restored.for_each(table.id(), &groups, &mut |_, key, value| {
+            table.restore_logged(key, value)?;
+            changes += 1;
+            if changes.is_multiple_of(RELIEVE_EVERY) { table.relieve() } else { Ok(()) }
+        })?;
+        table.relieve()
+    }
+
+    /// Brings what a materialization has of a table into memory as far as it fits.
+    fn restore_stored(&self, table: &mut (impl RestoreTable + StateTable), groups: Range<u16>) -> Result<()> {
+        let Some(store) = self.shared.store.opened() else { return Ok(()) };
+        for group in groups {
+            debug_assert!(group < KEY_GROUPS);
+            let (from, to) = TableContext::range_of(table.id(), group);
+            let mut outcome = Ok(true);
+            store.scan_with((Bound::Included(&from), Bound::Excluded(&to)), false, &mut |key, value| {
+                outcome = table.restore_stored(&key[from.len()..], value);
+                if matches!(outcome, Ok(true)) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            if !outcome? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
