@@ -76,6 +76,11 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     /// All columns a reader can give.
     fn schema(&self) -> SchemaRef;
 
+    /// Whether rows become available at a pace of the source's own (`rate`, `replay_speed`), so that nobody should wait for its end.
+    fn paced(&self) -> bool {
+        false
+    }
+
     /// The splits that exist now; those found earlier are found again. `complete` when none will come later.
     async fn discover(&self) -> Result<Discovery>;
 

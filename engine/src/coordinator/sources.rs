@@ -1,0 +1,285 @@
+//! Sources as the coordinator sees them: their splits, the gates of all readers, and what each epoch bound.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use millpond_storage::{epoch::Epoch, epoch_log::Binding};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
+
+use crate::{
+    error::{EngineError, Result},
+    scan::{
+        gate::{GateReading, SplitGate},
+        source::BoundSplit,
+    },
+    source::{LateRows, Offset, Source, Split, SplitReader, WatermarkSpec},
+};
+
+/// A registered source.
+pub struct SourceHandle {
+    /// Catalog id.
+    pub id: u64,
+    /// Name, for messages.
+    pub name: String,
+    /// Event time.
+    pub watermark: Option<WatermarkSpec>,
+    /// What happens to late rows.
+    pub late_rows: LateRows,
+    /// A row that cannot be decoded fails the job.
+    pub fail_on_bad_rows: bool,
+    source: Arc<dyn Source>,
+    splits: RwLock<Vec<Split>>,
+    complete: AtomicBool,
+    changed: Notify,
+    gates: Mutex<Vec<Weak<SplitGate>>>,
+    history: RwLock<History>,
+    rows: AtomicU64,
+}
+
+/// What was bound when. Grows by one entry per split and epoch that moved it; cut below what any job still needs.
+#[derive(Default)]
+struct History {
+    splits: BTreeMap<String, Vec<(Epoch, BoundSplit)>>,
+    watermarks: Vec<(Epoch, i64)>,
+    finished: Option<Epoch>,
+}
+
+impl SourceHandle {
+    /// Registers a source: its splits are discovered.
+    ///
+    /// # Errors
+    /// What the connector says when the target cannot be listed.
+    pub async fn open(id: u64, name: &str, source: Arc<dyn Source>, settings: SourceSettings) -> Result<Arc<Self>> {
+        let discovery = source.discover().await?;
+        Ok(Arc::new(Self {
+            id,
+            name: name.to_string(),
+            watermark: settings.watermark,
+            late_rows: settings.late_rows,
+            fail_on_bad_rows: settings.fail_on_bad_rows,
+            source,
+            splits: RwLock::new(discovery.splits),
+            complete: AtomicBool::new(discovery.complete),
+            changed: Notify::new(),
+            gates: Mutex::default(),
+            history: RwLock::default(),
+            rows: AtomicU64::new(0),
+        }))
+    }
+
+    /// Looks for new splits; those known keep their number.
+    pub async fn rediscover(&self) -> Result<()> {
+        if self.complete.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let discovery = self.source.discover().await?;
+        let mut splits = self.splits.write();
+        let before = splits.len();
+        for split in discovery.splits {
+            if !splits.iter().any(|known| known.id == split.id) {
+                splits.push(split);
+            }
+        }
+        let grown = splits.len() > before;
+        drop(splits);
+        self.complete.store(discovery.complete, Ordering::Release);
+        if grown {
+            self.changed.notify_waiters();
+        }
+        Ok(())
+    }
+
+    /// Splits from number `from` on, with their numbers.
+    pub fn splits_from(&self, from: usize) -> Vec<(usize, Split)> {
+        self.splits.read().iter().cloned().enumerate().skip(from).collect()
+    }
+
+    /// Waits until a split is discovered.
+    pub async fn splits_changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// A reader of one split.
+    pub async fn open_split(&self, split: &Split, from: Offset, projection: &[usize]) -> Result<Box<dyn SplitReader>> {
+        self.source.open(split, from, projection).await
+    }
+
+    /// The connector.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        &self.source
+    }
+
+    /// Whether all rows exist now: bounded splits, none to come, and no pacing.
+    pub fn exists_in_full(&self) -> bool {
+        self.complete.load(Ordering::Acquire) && !self.source.paced() && self.splits.read().iter().all(|split| split.bounded)
+    }
+
+    /// Registers the gate of a reader; it is forgotten when the reader drops it.
+    pub fn add_gate(&self, gate: &Arc<SplitGate>) {
+        let mut gates = self.gates.lock();
+        gates.retain(|gate| gate.strong_count() > 0);
+        gates.push(Arc::downgrade(gate));
+    }
+
+    /// Counts rows emitted by any reader.
+    pub fn count_rows(&self, rows: usize) {
+        self.rows.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    /// Rows emitted since start by all readers.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Closes all gates and answers what moved since it was last bound. If nothing did, the gates are open again.
+    pub fn bind(&self) -> Vec<Binding> {
+        let gates: Vec<Arc<SplitGate>> = self.gates.lock().iter().filter_map(Weak::upgrade).collect();
+        let mut furthest: BTreeMap<&str, GateReading> = BTreeMap::new();
+        for gate in &gates {
+            let reading = gate.close();
+            let best = furthest.entry(&gate.split).or_insert(reading);
+            // Of readers equally far one may already know that the split has ended.
+            let rank = |r: &GateReading| (r.emitted, r.finished, r.idle);
+            if rank(&reading) > rank(best) {
+                *best = reading;
+            }
+        }
+        let history = self.history.read();
+        let bindings: Vec<Binding> = furthest
+            .into_iter()
+            .filter_map(|(split, reading)| {
+                let watermark_us = if reading.finished { i64::MAX } else { reading.watermark_us };
+                let bound = BoundSplit { end: reading.emitted, watermark_us, idle: reading.idle };
+                let before = history.splits.get(split).and_then(|entries| entries.last()).map(|(_, bound)| *bound);
+                let ahead = before.is_some_and(|before| before.end > bound.end);
+                let fresh = before.is_none() && reading.emitted == 0 && !reading.finished && !reading.idle;
+                (!ahead && !fresh && before != Some(bound)).then(|| encode_binding(self.id, split, bound))
+            })
+            .collect();
+        drop(history);
+        if bindings.is_empty() {
+            self.reopen();
+        }
+        bindings
+    }
+
+    /// Opens all gates: no barrier will come for the last tick.
+    pub fn reopen(&self) {
+        for gate in self.gates.lock().iter().filter_map(Weak::upgrade) {
+            gate.reopen();
+        }
+    }
+
+    /// Records what an epoch bound (also at recovery).
+    pub fn record(&self, epoch: Epoch, binding: &Binding) -> Result<()> {
+        let bound = decode_binding(binding)?;
+        self.history.write().splits.entry(binding.split.clone()).or_default().push((epoch, bound));
+        Ok(())
+    }
+
+    /// Takes the new minimum over splits after all bindings of an epoch were recorded.
+    pub fn close_epoch(&self, epoch: Epoch) {
+        let splits = self.splits.read();
+        let complete = self.complete.load(Ordering::Acquire);
+        let mut history = self.history.write();
+        let latest: Vec<Option<BoundSplit>> =
+            splits.iter().map(|split| history.splits.get(&split.id).and_then(|entries| entries.last()).map(|(_, bound)| *bound)).collect();
+        let finished = complete && latest.iter().all(|bound| bound.is_some_and(|bound| bound.watermark_us == i64::MAX && bound.idle));
+        let holding = latest.iter().map(|bound| bound.map_or(i64::MIN, |bound| if bound.idle { i64::MAX } else { bound.watermark_us })).min();
+        let passed = if finished { Some(i64::MAX) } else { holding.filter(|micros| *micros != i64::MAX && *micros != i64::MIN) };
+        if let Some(micros) = passed
+            && history.watermarks.last().is_none_or(|(_, last)| micros > *last)
+        {
+            history.watermarks.push((epoch, micros));
+        }
+        if finished && history.finished.is_none() {
+            history.finished = Some(epoch);
+        }
+    }
+
+    /// What belongs to epoch `at` and those before it.
+    pub fn bound_at(&self, at: Epoch) -> HashMap<String, BoundSplit> {
+        let history = self.history.read();
+        history.splits.iter().filter_map(|(split, entries)| latest(entries, at).map(|bound| (split.clone(), bound))).collect()
+    }
+
+    /// The source's watermark at epoch `at`.
+    pub fn watermark_at(&self, at: Epoch) -> Option<i64> {
+        latest(&self.history.read().watermarks, at)
+    }
+
+    /// Whether any split moved in `(after, upto]`.
+    pub fn moved(&self, after: Epoch, upto: Epoch) -> bool {
+        self.history.read().splits.values().any(|entries| {
+            let position = entries.partition_point(|(epoch, _)| *epoch <= upto);
+            position > 0 && entries[position - 1].0 > after
+        })
+    }
+
+    /// The epoch that holds the last row of a bounded source.
+    pub fn finished(&self) -> Option<Epoch> {
+        self.history.read().finished
+    }
+
+    /// Drops what only epochs below `epoch` need.
+    pub fn forget_below(&self, epoch: Epoch) {
+        let mut history = self.history.write();
+        for entries in history.splits.values_mut() {
+            let keep_from = entries.partition_point(|(at, _)| *at <= epoch).saturating_sub(1);
+            entries.drain(..keep_from);
+        }
+        let keep_from = history.watermarks.partition_point(|(at, _)| *at <= epoch).saturating_sub(1);
+        history.watermarks.drain(..keep_from);
+    }
+
+    /// All bindings in force, as log records, for a log that is cut.
+    pub fn snapshot(&self) -> Vec<(Epoch, Binding)> {
+        let history = self.history.read();
+        history.splits.iter().filter_map(|(split, entries)| entries.last().map(|(epoch, bound)| (*epoch, encode_binding(self.id, split, *bound)))).collect()
+    }
+
+    /// Splits with where they stand, for `millpond.sources`.
+    pub fn status(&self) -> Vec<(Split, Option<BoundSplit>)> {
+        let history = self.history.read();
+        let bound = |split: &Split| history.splits.get(&split.id).and_then(|entries| entries.last()).map(|(_, bound)| *bound);
+        self.splits.read().iter().map(|split| (split.clone(), bound(split))).collect()
+    }
+}
+
+/// Settings of a source that concern its readers.
+#[derive(Clone, Debug)]
+pub struct SourceSettings {
+    /// Event time.
+    pub watermark: Option<WatermarkSpec>,
+    /// What happens to late rows.
+    pub late_rows: LateRows,
+    /// A row that cannot be decoded fails the job.
+    pub fail_on_bad_rows: bool,
+}
+
+fn latest<T: Copy>(entries: &[(Epoch, T)], at: Epoch) -> Option<T> {
+    let position = entries.partition_point(|(epoch, _)| *epoch <= at);
+    position.checked_sub(1).map(|last| entries[last].1)
+}
+
+/// `end` of a binding: offset and watermark, eight bytes each.
+fn encode_binding(source: u64, split: &str, bound: BoundSplit) -> Binding {
+    let mut end = Vec::with_capacity(16);
+    end.extend_from_slice(&bound.end.to_be_bytes());
+    end.extend_from_slice(&bound.watermark_us.to_be_bytes());
+    Binding { source, split: split.to_string(), end, idle: bound.idle }
+}
+
+fn decode_binding(binding: &Binding) -> Result<BoundSplit> {
+    let bytes: [u8; 16] = binding.end.as_slice().try_into().map_err(|_| EngineError::Internal("a binding has 16 bytes".into()))?;
+    let (offset, watermark) = bytes.split_at(8);
+    let offset = u64::from_be_bytes(offset.try_into().expect("eight bytes"));
+    let watermark_us = i64::from_be_bytes(watermark.try_into().expect("eight bytes"));
+    Ok(BoundSplit { end: offset, watermark_us, idle: binding.idle })
+}

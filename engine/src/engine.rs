@@ -1,0 +1,440 @@
+//! The engine: coordinator, collections and jobs of one process.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use arrow::datatypes::SchemaRef;
+use millpond_storage::{
+    checkpoint::Checkpointer,
+    collection::{Collection, CollectionKey, CollectionSpec},
+    epoch::Epoch,
+    epoch_log::{EpochLog, LogRecord, SignedBatch},
+    memory::MemoryBudget,
+    object::ObjectStorage,
+    rocks::RocksShared,
+    state_store::{JobStoreSpec, StateBackend},
+    state_table::JobStore,
+};
+use parking_lot::{Mutex, RwLock};
+use tokio::{runtime::Handle, sync::mpsc};
+
+use crate::{
+    coordinator::{
+        ClosedEpoch, Coordinator,
+        read::{Freshness, ReadPoint, Readable},
+        sources::{SourceHandle, SourceSettings},
+        table::TableHandle,
+    },
+    error::{EngineError, Result},
+    graph::OperatorSpec,
+    job::{
+        driver::Driver,
+        sink_driver,
+        spec::JobSpec,
+        status::{CheckpointStatus, JobCommand, JobHandle, JobState, JobStatus},
+    },
+    operator::SideOutput,
+    side::{SideRow, SideRows},
+    source::Source,
+};
+
+/// Settings of an engine.
+#[derive(Clone)]
+pub struct EngineConfig {
+    /// Where collections, epoch log and scratch state live.
+    pub data_dir: PathBuf,
+    /// Where checkpoints live.
+    pub objects: ObjectStorage,
+    /// The one memory budget.
+    pub memory: MemoryBudget,
+    /// Threads of the streaming runtime, and default subtasks per fragment.
+    pub parallelism: usize,
+    /// Longest time between ticks that have something to close.
+    pub tick: Duration,
+}
+
+/// What the parts of the engine share.
+pub struct Shared {
+    /// Epochs, tables, sources.
+    pub coordinator: Arc<Coordinator>,
+    /// The one memory budget.
+    pub memory: MemoryBudget,
+    /// Where subtasks run.
+    pub runtime: Handle,
+    config: EngineConfig,
+    rocks: Arc<RocksShared>,
+    relations: RwLock<BTreeMap<u64, Relation>>,
+    jobs: RwLock<BTreeMap<u64, Arc<JobHandle>>>,
+    late: SideRows,
+    bad: SideRows,
+    attempts: AtomicU64,
+}
+
+struct Relation {
+    readable: Arc<Readable>,
+}
+
+/// The engine.
+pub struct Engine {
+    shared: Arc<Shared>,
+    records: Mutex<Option<Vec<LogRecord>>>,
+    runtime: Mutex<Option<tokio::runtime::Runtime>>,
+    background: Mutex<Vec<tokio::task::JoinHandle<()>>>,
+}
+
+/// A table to register.
+pub struct TableSpec {
+    /// Catalog id.
+    pub id: u64,
+    /// Name, for messages.
+    pub name: String,
+    /// Columns.
+    pub schema: SchemaRef,
+    /// Primary key columns.
+    pub primary_key: Option<Vec<usize>>,
+    /// Rows are never updated or deleted.
+    pub append_only: bool,
+}
+
+impl Engine {
+    /// Opens the epoch log. Tables, sources and then [`Self::recover`] follow, then jobs.
+    ///
+    /// # Errors
+    /// Corrupt or unreadable files, named.
+    pub async fn open(config: EngineConfig) -> Result<Arc<Self>> {
+        let scratch = config.data_dir.join("scratch");
+        // Live state databases are never restored from: what the last process left is of no use.
+        if let Err(error) = std::fs::remove_dir_all(&scratch)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            let file = scratch.display().to_string();
+            return Err(millpond_storage::error::StorageError::Io { action: "remove", file, source: error }.into());
+        }
+        let (log, records) = EpochLog::open(&config.data_dir.join("epoch-log"))?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(config.parallelism.max(1))
+            .thread_name("millpond-stream")
+            .enable_all()
+            .build()
+            .map_err(|error| EngineError::Retryable(format!("could not start threads: {error}")))?;
+        let rocks = Arc::new(RocksShared::new(config.memory.limit() / 4));
+        let shared = Arc::new(Shared {
+            coordinator: Coordinator::new(log),
+            memory: config.memory.clone(),
+            runtime: runtime.handle().clone(),
+            config,
+            rocks,
+            relations: RwLock::default(),
+            jobs: RwLock::default(),
+            late: SideRows::default(),
+            bad: SideRows::default(),
+            attempts: AtomicU64::new(0),
+        });
+        Ok(Arc::new(Self {
+            shared,
+            records: Mutex::new(Some(records)),
+            runtime: Mutex::new(Some(runtime)),
+            background: Mutex::default(),
+        }))
+    }
+
+    /// Registers a table; its collection is opened or created.
+    pub fn create_table(&self, spec: TableSpec) -> Result<Arc<TableHandle>> {
+        let key = match (&spec.primary_key, spec.append_only) {
+            (Some(key), _) => CollectionKey::Columns(key.clone()),
+            (None, true) => CollectionKey::AppendOnly,
+            (None, false) => CollectionKey::WholeRow,
+        };
+        let collection = self.shared.open_collection(spec.id, spec.schema, key, false)?;
+        let table = TableHandle::new(spec.id, collection.clone());
+        self.shared.coordinator.add_table(table.clone());
+        collection.advance(self.shared.coordinator.closed().epoch);
+        self.shared.add_relation(spec.id, spec.name, collection, vec![table.clone()]);
+        Ok(table)
+    }
+
+    /// Registers a source.
+    pub async fn create_source(&self, id: u64, name: &str, source: Arc<dyn Source>, settings: SourceSettings) -> Result<Arc<SourceHandle>> {
+        let handle = SourceHandle::open(id, name, source, settings).await?;
+        self.shared.coordinator.add_source(handle.clone())?;
+        Ok(handle)
+    }
+
+    /// Replays the epoch log into the tables and starts the clock. Called once, after all tables and sources are registered.
+    pub async fn recover(&self) -> Result<()> {
+        let records = self.records.lock().take().unwrap_or_default();
+        self.shared.coordinator.recover(records).await?;
+        let tick = self.shared.config.tick;
+        let coordinator = self.shared.coordinator.clone();
+        let mut background = self.background.lock();
+        background.push(self.shared.runtime.spawn(coordinator.run(tick)));
+        background.push(self.shared.runtime.spawn(crate::maintenance::run(Arc::downgrade(&self.shared))));
+        Ok(())
+    }
+
+    /// Starts a job. Its collection, if it has one, is readable as far as it was sealed before.
+    pub fn start_job(&self, spec: JobSpec) -> Result<Arc<JobHandle>> {
+        let spec = Arc::new(spec);
+        let fingerprint = crate::graph_text::fingerprint(&spec.graph);
+        let checkpointer = Arc::new(Checkpointer::new(self.shared.config.objects.clone(), spec.id, 1, fingerprint));
+        let collection = match &spec.collection {
+            Some(wanted) => Some(self.shared.open_job_collection(&spec, wanted)?),
+            None => None,
+        };
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let handle = JobHandle::new(spec.id, spec.name.clone(), spec.kind, commands);
+        self.shared.jobs.write().insert(spec.id, handle.clone());
+        if let (Some(collection), Some(factory)) = (&collection, &spec.sink) {
+            let sink = sink_driver::run(handle.clone(), collection.clone(), factory.clone(), self.shared.coordinator.clone());
+            self.shared.runtime.spawn(sink);
+        }
+        let driver = Driver { spec, handle: handle.clone(), shared: self.shared.clone(), collection, commands: receiver, checkpointer };
+        self.shared.runtime.spawn(driver.run());
+        Ok(handle)
+    }
+
+    /// Stops and forgets an object and deletes what it kept.
+    pub async fn drop_object(&self, id: u64) -> Result<()> {
+        let job = self.shared.jobs.write().remove(&id);
+        if let Some(job) = &job {
+            // A driver that has ended no longer listens.
+            let _ = job.commands.send(JobCommand::Stop);
+            job.commands.closed().await;
+        }
+        self.shared.coordinator.remove(id);
+        let relation = self.shared.relations.write().remove(&id);
+        if let Some(relation) = relation {
+            relation.readable.collection.destroy()?;
+        }
+        if job.is_some() {
+            Checkpointer::new(self.shared.config.objects.clone(), id, 1, 0).remove_all().await?;
+        }
+        Ok(())
+    }
+
+    /// Appends one transaction; see [`Coordinator::append`].
+    pub async fn append(&self, changes: Vec<(u64, Vec<SignedBatch>)>) -> Result<Epoch> {
+        self.shared.coordinator.append(changes).await
+    }
+
+    /// The epoch at which all `relations` can be read; see [`Coordinator::read_epoch`].
+    pub async fn read_epoch(&self, relations: &[u64], freshness: Freshness, timeout: Duration) -> Result<ReadPoint> {
+        let mut readables = Vec::with_capacity(relations.len());
+        for id in relations {
+            let readable = self.shared.readable(*id).ok_or_else(|| EngineError::user("42P01", "relation does not exist"))?;
+            if let Some(job) = self.job(*id)
+                && !readable.collection.published()
+            {
+                return Err(not_ready(&job));
+            }
+            readables.push(readable);
+        }
+        self.shared.coordinator.read_epoch(&readables, freshness, timeout).await
+    }
+
+    /// A relation's collection.
+    pub fn collection(&self, id: u64) -> Option<Arc<Collection>> {
+        self.shared.collection(id)
+    }
+
+    /// A table.
+    pub fn table(&self, id: u64) -> Option<Arc<TableHandle>> {
+        self.shared.coordinator.table(id)
+    }
+
+    /// A source.
+    pub fn source(&self, id: u64) -> Option<Arc<SourceHandle>> {
+        self.shared.coordinator.source(id)
+    }
+
+    /// A job.
+    pub fn job(&self, id: u64) -> Option<Arc<JobHandle>> {
+        self.shared.jobs.read().get(&id).cloned()
+    }
+
+    /// Epochs, for those who wait for one.
+    pub fn coordinator(&self) -> &Arc<Coordinator> {
+        &self.shared.coordinator
+    }
+
+    /// Default subtasks per fragment.
+    pub fn parallelism(&self) -> usize {
+        self.shared.config.parallelism
+    }
+
+    /// Rows of `millpond.jobs` (tables are added by the server).
+    pub fn jobs(&self) -> Vec<JobStatus> {
+        let closed = self.shared.coordinator.closed();
+        self.shared.jobs.read().values().map(|job| job.status(closed)).collect()
+    }
+
+    /// Rows of `millpond.checkpoints`.
+    pub fn checkpoints(&self) -> Vec<CheckpointStatus> {
+        self.shared.jobs.read().values().flat_map(|job| job.checkpoints()).collect()
+    }
+
+    /// Late rows: number since start, and the newest.
+    pub fn late_rows(&self) -> Vec<SideRow> {
+        self.shared.late.rows()
+    }
+
+    /// Bad rows: number since start, and the newest.
+    pub fn bad_rows(&self) -> Vec<SideRow> {
+        self.shared.bad.rows()
+    }
+
+    /// Numbers of late and bad rows since start.
+    pub fn side_counts(&self) -> (u64, u64) {
+        (self.shared.late.count(), self.shared.bad.count())
+    }
+
+    /// Closes the open epoch, checkpoints every job and makes collections durable. Bounded by the caller.
+    pub async fn checkpoint_all(&self) -> Result<()> {
+        self.shared.coordinator.tick().await?;
+        let jobs: Vec<Arc<JobHandle>> = self.shared.jobs.read().values().cloned().collect();
+        futures::future::try_join_all(jobs.iter().map(|job| job.checkpoint())).await?;
+        Ok(())
+    }
+
+    /// Stops all jobs and threads. State on disk stays as it is.
+    pub async fn stop(&self) {
+        for job in self.shared.jobs.read().values() {
+            // A driver that has ended no longer listens.
+            let _ = job.commands.send(JobCommand::Stop);
+        }
+        for task in self.background.lock().drain(..) {
+            task.abort();
+        }
+        if let Some(runtime) = self.runtime.lock().take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn not_ready(job: &JobHandle) -> EngineError {
+    let (read, expected) = job.backfill();
+    EngineError::User {
+        sqlstate: "55000",
+        message: format!("materialized view \"{}\" is not populated yet ({read} of about {expected} rows read)", job.name),
+        hint: Some("See millpond.backfills for progress.".into()),
+    }
+}
+
+impl Shared {
+    /// A relation's collection.
+    pub fn collection(&self, id: u64) -> Option<Arc<Collection>> {
+        self.relations.read().get(&id).map(|relation| relation.readable.collection.clone())
+    }
+
+    /// A relation as readers see it.
+    pub fn readable(&self, id: u64) -> Option<Arc<Readable>> {
+        self.relations.read().get(&id).map(|relation| relation.readable.clone())
+    }
+
+    /// All collections.
+    pub fn collections(&self) -> Vec<Arc<Collection>> {
+        self.relations.read().values().map(|relation| relation.readable.collection.clone()).collect()
+    }
+
+    /// The epoch at which a finished job ended; `None` for tables and for jobs that go on.
+    pub fn job_finished_at(&self, id: u64) -> Option<Epoch> {
+        let job = self.jobs.read().get(&id).cloned()?;
+        (job.state() == JobState::Finished).then(|| job.sealed())
+    }
+
+    /// Where a job's operators put late and failed rows.
+    pub fn side_output(self: &Arc<Self>, job: u64) -> Arc<dyn SideOutput> {
+        Arc::new(JobSide { shared: Arc::downgrade(self), job })
+    }
+
+    /// A fresh state store for one attempt of a job.
+    pub fn open_job_store(&self, spec: &JobSpec) -> Result<Arc<JobStore>> {
+        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
+        let directory = self.config.data_dir.join("scratch").join(format!("job-{}-{attempt}", spec.id));
+        let backend = spec.options.state_backend;
+        Ok(JobStore::open(JobStoreSpec { directory, backend, budget: self.memory.clone(), shared: self.rocks.clone() })?)
+    }
+
+    fn open_collection(&self, id: u64, schema: SchemaRef, key: CollectionKey, durable_deltas: bool) -> Result<Arc<Collection>> {
+        let directory = self.config.data_dir.join("collections");
+        let spec = CollectionSpec { id, schema, key, directory, durable_deltas };
+        Ok(Collection::open(spec, &self.memory, self.rocks.clone())?)
+    }
+
+    /// The collection of a job. One that was never published belongs to a creation that a crash cut short: it starts anew.
+    fn open_job_collection(&self, spec: &JobSpec, wanted: &CollectionSpec) -> Result<Arc<Collection>> {
+        let open = || self.open_collection(wanted.id, wanted.schema.clone(), wanted.key.clone(), true);
+        let mut collection = open()?;
+        if !collection.published() && collection.upper() > Epoch(0) {
+            collection.destroy()?;
+            drop(collection);
+            collection = open()?;
+        }
+        let mut tables = Vec::new();
+        for node in spec.graph.fragments.iter().flat_map(|fragment| &fragment.nodes) {
+            if let OperatorSpec::CollectionScan { collection: upstream, .. } = &node.spec
+                && let Some(upstream) = self.readable(*upstream)
+            {
+                tables.extend(upstream.tables.iter().cloned());
+            }
+        }
+        tables.sort_by_key(|table| table.id);
+        tables.dedup_by_key(|table| table.id);
+        self.add_relation(wanted.id, spec.name.clone(), collection.clone(), tables);
+        Ok(collection)
+    }
+
+    fn add_relation(&self, id: u64, name: String, collection: Arc<Collection>, tables: Vec<Arc<TableHandle>>) {
+        // After a restart a default read waits for what the log had closed: a client may have seen it.
+        let last_read = AtomicU64::new(self.coordinator.closed().epoch.0);
+        let readable = Arc::new(Readable { id, name, collection, tables, last_read });
+        self.relations.write().insert(id, Relation { readable });
+    }
+
+    /// The newest closed epoch.
+    pub fn closed(&self) -> ClosedEpoch {
+        self.coordinator.closed()
+    }
+}
+
+struct JobSide {
+    shared: Weak<Shared>,
+    job: u64,
+}
+
+impl SideOutput for JobSide {
+    fn late_row(&self, operator: &str, row_text: String, reason: String) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.late.push(SideRow::new(self.job, operator, shared.coordinator.open_epoch(), row_text, reason));
+        }
+    }
+
+    fn bad_row(&self, operator: &str, row_text: String, reason: String) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.bad.push(SideRow::new(self.job, operator, shared.coordinator.open_epoch(), row_text, reason));
+        }
+    }
+}
+
+/// Which backend a name stands for.
+///
+/// # Errors
+/// 22023 for an unknown name.
+pub fn state_backend(name: &str) -> Result<StateBackend> {
+    match name {
+        "rocksdb" => Ok(StateBackend::RocksDb),
+        "memory" => Ok(StateBackend::Memory),
+        other => Err(EngineError::User {
+            sqlstate: "22023",
+            message: format!("invalid value for parameter \"state_backend\": \"{other}\""),
+            hint: Some("Available values: rocksdb, memory.".into()),
+        }),
+    }
+}

@@ -1,0 +1,537 @@
+//! The driver of one job: restores, injects barriers, seals epochs, completes checkpoints, restarts after failures.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use millpond_storage::{
+    checkpoint::{CheckpointReport, Checkpointer, ManifestInput, TaskCheckpoint},
+    collection::{Collection, Hold},
+    epoch::Epoch,
+};
+use tokio::sync::mpsc;
+
+use super::{
+    inputs::{BARRIERS_IN_FLIGHT, next_epoch},
+    running::{JobInputs, Running, ScanPositions, Spawn, StoredSplit},
+    spec::JobSpec,
+    status::{CheckpointStatus, JobCommand, JobHandle, JobState},
+};
+use crate::{
+    coordinator::{ClosedEpoch, sources::SourceHandle},
+    engine::Shared,
+    error::{EngineError, Result},
+    message::{Barrier, BarrierKind},
+    scan::collection::CollectionPassed,
+    task::subtask::{SubtaskId, TaskEvent},
+};
+
+/// Pause before the first restart; doubled for each further one.
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+/// Longest pause before a restart.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+/// Failures at the same epoch after which a job is parked.
+const FAILURES_TO_PARK: u32 = 3;
+/// Name of the manifest note that holds the scan positions.
+const POSITIONS_NOTE: &str = "scan_positions";
+/// Name of the manifest note that says that the job had finished.
+const FINISHED_NOTE: &str = "finished";
+
+/// Drives a job until it is stopped, finished or parked.
+pub struct Driver {
+    /// What to run.
+    pub spec: Arc<JobSpec>,
+    /// Seen from outside.
+    pub handle: Arc<JobHandle>,
+    /// The rest of the engine.
+    pub shared: Arc<Shared>,
+    /// The job's collection.
+    pub collection: Option<Arc<Collection>>,
+    /// Orders.
+    pub commands: mpsc::UnboundedReceiver<JobCommand>,
+    /// The job's checkpoints.
+    pub checkpointer: Arc<Checkpointer>,
+}
+
+enum Ended {
+    Stopped,
+    Finished,
+}
+
+/// State of one attempt.
+struct Attempt {
+    running: Running,
+    inputs: JobInputs,
+    positions: ScanPositions,
+    injected: Epoch,
+    upper_at_start: Epoch,
+    in_flight: VecDeque<InFlight>,
+    passed: Vec<CollectionPassed>,
+    checkpoint_wanted: bool,
+    checkpoint_running: Option<tokio::task::JoinHandle<Result<CheckpointStatus>>>,
+    last_checkpoint: Instant,
+    final_injected: bool,
+    ready: bool,
+    holds: Vec<Hold>,
+    state_bytes: BTreeMap<SubtaskId, usize>,
+}
+
+struct InFlight {
+    barrier: Barrier,
+    injected_at: Instant,
+    roots_left: usize,
+    tasks_left: usize,
+    parts: Vec<TaskCheckpoint>,
+}
+
+impl Driver {
+    /// Runs the job.
+    pub async fn run(mut self) {
+        let mut failures = (Epoch(0), 0);
+        let mut backoff = FIRST_BACKOFF;
+        loop {
+            let before = self.handle.sealed();
+            let error = match self.attempt().await {
+                Ok(Ended::Stopped) => return,
+                Ok(Ended::Finished) => {
+                    self.set_state(JobState::Finished);
+                    return self.follow_closed().await;
+                }
+                Err(error) => error,
+            };
+            let at = self.handle.sealed();
+            failures = if failures.0 == at { (at, failures.1 + 1) } else { (at, 1) };
+            if at > before {
+                backoff = FIRST_BACKOFF;
+            }
+            tracing::warn!(job = %self.spec.name, %error, epoch = %at, failures = failures.1, "job failed");
+            *self.handle.error.lock() = Some(error.to_string());
+            if failures.1 >= FAILURES_TO_PARK || matches!(error, EngineError::Storage(millpond_storage::error::StorageError::Corrupt { .. })) {
+                self.set_state(JobState::Failed);
+                return;
+            }
+            self.handle.restarts.fetch_add(1, Ordering::Relaxed);
+            self.set_state(JobState::CatchingUp);
+            tokio::select! {
+                () = tokio::time::sleep(backoff) => {}
+                command = self.commands.recv() => if !matches!(command, Some(JobCommand::Checkpoint)) { return },
+            }
+            backoff = (backoff * 2).min(LONGEST_BACKOFF);
+        }
+    }
+
+    fn set_state(&self, state: JobState) {
+        self.handle.state.send_replace(state);
+        self.shared.coordinator.announce();
+    }
+
+    /// A finished job's contents are those of every later epoch.
+    async fn follow_closed(&mut self) {
+        let mut pulse = self.shared.coordinator.pulse();
+        loop {
+            let closed = self.shared.coordinator.closed();
+            if self.handle.sealed() < closed.epoch {
+                self.advance_collection(closed);
+            }
+            tokio::select! {
+                changed = pulse.changed() => if changed.is_err() { return },
+                command = self.commands.recv() => if !matches!(command, Some(JobCommand::Checkpoint)) { return },
+            }
+        }
+    }
+
+    fn advance_collection(&self, to: ClosedEpoch) {
+        if let Some(collection) = &self.collection {
+            collection.advance(to.epoch);
+        }
+        self.handle.sealed.store(to.epoch.0, Ordering::Release);
+        self.handle.sealed_time_us.store(to.time_us as u64, Ordering::Relaxed);
+        self.shared.coordinator.announce();
+    }
+
+    /// One attempt: from the newest checkpoint until the end or a failure.
+    async fn attempt(&mut self) -> Result<Ended> {
+        let Some(mut attempt) = self.start().await? else { return Ok(Ended::Finished) };
+        let mut pulse = self.shared.coordinator.pulse();
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            pulse.mark_unchanged();
+            self.inject(&mut attempt)?;
+            tokio::select! {
+                command = self.commands.recv() => match command {
+                    Some(JobCommand::Checkpoint) => attempt.checkpoint_wanted = true,
+                    Some(JobCommand::Stop) | None => return Ok(Ended::Stopped),
+                },
+                event = attempt.running.events.recv() => {
+                    if let Some(event) = event && self.on_event(&mut attempt, event)? {
+                        return Ok(Ended::Finished);
+                    }
+                }
+                passed = attempt.running.passed.recv() => attempt.passed.extend(passed),
+                ended = attempt.running.tasks.join_next(), if !attempt.running.tasks.is_empty() => on_task_end(ended)?,
+                done = wait_checkpoint(&mut attempt.checkpoint_running) => {
+                    attempt.checkpoint_running = None;
+                    if self.on_checkpoint(&mut attempt, done)? {
+                        return Ok(Ended::Finished);
+                    }
+                }
+                _ = pulse.changed() => {}
+                _ = second.tick() => self.handle.measure_rate(),
+            }
+        }
+    }
+
+    /// Restores and spawns. `None` if the checkpoint says that the job had finished.
+    async fn start(&mut self) -> Result<Option<Attempt>> {
+        let restored = self.checkpointer.restore().await?;
+        let inputs = JobInputs::resolve(&self.spec, &self.shared.coordinator, &|id| self.shared.collection(id))?;
+        let mut positions = ScanPositions::default();
+        let mut injected = Epoch(0);
+        if let Some(restored) = &restored {
+            injected = restored.epoch();
+            let note = restored.note(POSITIONS_NOTE).unwrap_or("{}");
+            positions = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("scan positions: {e}")))?;
+            self.handle.sealed.store(injected.0, Ordering::Release);
+            if restored.note(FINISHED_NOTE).is_some() {
+                return Ok(None);
+            }
+        }
+        let store = self.shared.open_job_store(&self.spec)?;
+        let state = match &restored {
+            Some(restored) => Some(self.checkpointer.load_into(restored, &store).await?),
+            None => None,
+        };
+        // Changes after the checkpoint must stay until the next one is complete.
+        let mut holds = Vec::new();
+        for collection in inputs.collections.values() {
+            let at = if restored.is_some() { injected.max(collection.since()) } else { collection.upper() };
+            holds.push(collection.hold(at)?);
+        }
+        let spawn = Spawn {
+            spec: &self.spec,
+            inputs: &inputs,
+            positions: &positions,
+            store,
+            restored: state,
+            side: self.shared.side_output(self.spec.id),
+            budget: self.shared.memory.clone(),
+            runtime: &self.shared.runtime,
+        };
+        let running = Running::spawn(spawn, &self.handle)?;
+        let ready = restored.is_some();
+        self.set_state(if ready { JobState::CatchingUp } else { JobState::Backfilling });
+        let expected = inputs.collections.values().map(|c| c.row_estimate()).sum();
+        self.handle.backfill_expected.store(expected, Ordering::Relaxed);
+        Ok(Some(Attempt {
+            running,
+            inputs,
+            positions,
+            injected,
+            upper_at_start: self.collection.as_ref().map_or(Epoch(0), |collection| collection.upper()),
+            in_flight: VecDeque::new(),
+            passed: Vec::new(),
+            checkpoint_wanted: false,
+            checkpoint_running: None,
+            last_checkpoint: Instant::now(),
+            final_injected: false,
+            ready,
+            holds,
+            state_bytes: BTreeMap::new(),
+        }))
+    }
+
+    /// Injects the next barrier, if there is an epoch to close and room in flight.
+    fn inject(&self, attempt: &mut Attempt) -> Result<()> {
+        if attempt.final_injected || attempt.in_flight.len() >= BARRIERS_IN_FLIGHT {
+            return Ok(());
+        }
+        let closed = self.shared.coordinator.closed();
+        let reachable = attempt.inputs.collections.values().map(|c| c.upper()).chain([closed.epoch]).min().unwrap_or(closed.epoch);
+        let backfilling = attempt.backfilling();
+        let next = next_epoch(reachable, attempt.injected, attempt.upper_at_start);
+        // A backfill goes on at the epoch it stands at when no new one has come, one step at a time.
+        let epoch = match next {
+            Some(epoch) => epoch,
+            None if backfilling && attempt.in_flight.is_empty() && reachable > Epoch(0) => self.extra_epoch(attempt)?,
+            None => return self.checkpoint_in_place(attempt, closed),
+        };
+        if epoch <= attempt.injected {
+            return Ok(());
+        }
+        let ends = attempt.inputs_end_at(epoch, &self.shared);
+        let changed = backfilling || ends || attempt.changed_upto(epoch)? || attempt.checkpoint_due(epoch, &self.spec) || attempt.injected == Epoch(0);
+        if !changed {
+            if attempt.in_flight.is_empty() {
+                attempt.injected = epoch;
+                self.advance_collection(ClosedEpoch { epoch, time_us: closed.time_us });
+                self.note_progress(attempt, epoch, closed);
+            }
+            return Ok(());
+        }
+        let kind = if ends {
+            BarrierKind::Final
+        } else if attempt.checkpoint_due(epoch, &self.spec) {
+            BarrierKind::Checkpoint
+        } else {
+            BarrierKind::Epoch
+        };
+        self.send_barrier(attempt, Barrier { epoch, time_us: closed.time_us, kind });
+        Ok(())
+    }
+
+    /// A backfill that has no new epoch to advance to asks for one.
+    fn extra_epoch(&self, attempt: &Attempt) -> Result<Epoch> {
+        self.shared.coordinator.request_extra_epoch();
+        Ok(attempt.injected)
+    }
+
+    /// A checkpoint was asked for while nothing changes: an epoch is asked for that carries it.
+    fn checkpoint_in_place(&self, attempt: &Attempt, closed: ClosedEpoch) -> Result<()> {
+        if attempt.checkpoint_wanted && attempt.checkpoint_running.is_none() && attempt.in_flight.is_empty() && attempt.injected >= closed.epoch {
+            self.shared.coordinator.request_extra_epoch();
+        }
+        Ok(())
+    }
+
+    fn send_barrier(&self, attempt: &mut Attempt, barrier: Barrier) {
+        attempt.running.inject(barrier, &attempt.inputs);
+        attempt.injected = barrier.epoch;
+        if barrier.kind.is_checkpoint() {
+            attempt.checkpoint_wanted = false;
+            attempt.last_checkpoint = Instant::now();
+        }
+        attempt.final_injected = barrier.kind == BarrierKind::Final;
+        attempt.in_flight.push_back(InFlight {
+            barrier,
+            injected_at: Instant::now(),
+            roots_left: attempt.running.roots,
+            tasks_left: attempt.running.subtasks,
+            parts: Vec::new(),
+        });
+    }
+
+    /// Answers whether the job has finished.
+    fn on_event(&self, attempt: &mut Attempt, event: TaskEvent) -> Result<bool> {
+        let (id, barrier, checkpoint, state_bytes) = match event {
+            TaskEvent::Barrier { id, barrier, checkpoint, state_bytes } => (id, barrier, checkpoint, state_bytes),
+            TaskEvent::Failed { error } => return Err(error),
+        };
+        attempt.state_bytes.insert(id, state_bytes);
+        self.handle.state_bytes.store(attempt.state_bytes.values().sum::<usize>() as u64, Ordering::Relaxed);
+        let is_root = id.fragment + 1 == self.spec.graph.fragments.len();
+        let Some(flight) = attempt.in_flight.iter_mut().find(|flight| flight.barrier.epoch == barrier.epoch) else {
+            return Err(EngineError::Internal(format!("a barrier of epoch {} was not injected", barrier.epoch)));
+        };
+        flight.parts.extend(checkpoint);
+        flight.tasks_left -= 1;
+        if is_root {
+            flight.roots_left -= 1;
+            if flight.roots_left == 0 {
+                self.seal(attempt, barrier)?;
+            }
+        }
+        while attempt.in_flight.front().is_some_and(|flight| flight.tasks_left == 0) {
+            let flight = attempt.in_flight.pop_front().expect("the front was looked at");
+            self.passed_everywhere(attempt, flight)?;
+        }
+        Ok(false)
+    }
+
+    fn seal(&self, attempt: &mut Attempt, barrier: Barrier) -> Result<()> {
+        if let Some(collection) = &self.collection {
+            let batches = attempt.running.collector.take(barrier.epoch);
+            let watermark = attempt.running.collector.watermark(attempt.running.roots);
+            if batches.is_empty() && watermark.is_none() {
+                collection.advance(barrier.epoch);
+            } else {
+                collection.seal(barrier.epoch, batches, watermark)?;
+            }
+        }
+        self.handle.sealed.store(barrier.epoch.0, Ordering::Release);
+        self.handle.sealed_time_us.store(barrier.time_us as u64, Ordering::Relaxed);
+        self.shared.coordinator.announce();
+        Ok(())
+    }
+
+    fn passed_everywhere(&self, attempt: &mut Attempt, flight: InFlight) -> Result<()> {
+        let epoch = flight.barrier.epoch;
+        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut attempt.passed).into_iter().chain(attempt.drain_passed()).partition(|p| p.epoch <= epoch);
+        attempt.passed = later;
+        for passed in now {
+            attempt.positions.collections.insert(passed.node, passed.position);
+        }
+        attempt.move_sources_to(epoch);
+        let rows = attempt.positions.collections.values().map(|p| p.rows).sum();
+        self.handle.backfill_rows.store(rows, Ordering::Relaxed);
+        if flight.barrier.kind.is_checkpoint() {
+            self.begin_checkpoint(attempt, flight)?;
+        } else {
+            self.note_progress(attempt, epoch, self.shared.coordinator.closed());
+        }
+        Ok(())
+    }
+
+    fn begin_checkpoint(&self, attempt: &mut Attempt, flight: InFlight) -> Result<()> {
+        let barrier = flight.barrier;
+        let note = serde_json::to_string(&attempt.positions).map_err(|e| EngineError::Internal(format!("scan positions: {e}")))?;
+        let mut notes = BTreeMap::from([(POSITIONS_NOTE.to_string(), note)]);
+        if barrier.kind == BarrierKind::Final {
+            notes.insert(FINISHED_NOTE.to_string(), "true".to_string());
+        }
+        let upstream: Vec<Arc<Collection>> = attempt.inputs.collections.values().cloned().collect();
+        let named = attempt.inputs.collections.keys().map(|id| (*id, barrier.epoch)).collect();
+        let manifest = ManifestInput { epoch: barrier.epoch, parts: flight.parts, upstream: named, notes };
+        let (own, checkpointer, handle, job) = (self.collection.clone(), self.checkpointer.clone(), self.handle.clone(), self.spec.id);
+        let injected_at = flight.injected_at;
+        let previous = attempt.checkpoint_running.take();
+        attempt.checkpoint_running = Some(self.shared.runtime.spawn(async move {
+            if let Some(previous) = previous {
+                previous.await.map_err(|e| EngineError::Internal(e.to_string()))??;
+            }
+            // What the checkpoint is taken to contain must be durable before it says so: upstream changes, and this job's own.
+            for collection in upstream.iter().chain(&own) {
+                let collection = collection.clone();
+                tokio::task::spawn_blocking(move || collection.flush()).await.map_err(|e| EngineError::Internal(e.to_string()))??;
+            }
+            let epoch = manifest.epoch;
+            let report = complete_at_last(&checkpointer, manifest, &handle).await;
+            Ok(CheckpointStatus {
+                job,
+                epoch,
+                duration_us: injected_at.elapsed().as_micros() as u64,
+                log_bytes: report.bytes_log,
+                materialized_bytes: report.bytes_materialized,
+                error: None,
+            })
+        }));
+        Ok(())
+    }
+
+    /// Answers whether the job has finished.
+    fn on_checkpoint(&self, attempt: &mut Attempt, done: Result<CheckpointStatus>) -> Result<bool> {
+        let status = done?;
+        let epoch = status.epoch;
+        self.handle.remember_checkpoint(status);
+        let mut holds = Vec::new();
+        for collection in attempt.inputs.collections.values() {
+            holds.push(collection.hold(epoch)?);
+        }
+        attempt.holds = holds;
+        if !attempt.ready && attempt.publishable_at(epoch) {
+            attempt.ready = true;
+            if let Some(collection) = &self.collection {
+                collection.set_published(true)?;
+            }
+            self.set_state(JobState::Running);
+        }
+        self.handle.checkpointed.send_replace(epoch);
+        Ok(attempt.final_injected && attempt.in_flight.is_empty())
+    }
+
+    fn note_progress(&self, attempt: &mut Attempt, epoch: Epoch, closed: ClosedEpoch) {
+        if attempt.ready && self.handle.state() == JobState::CatchingUp && epoch >= attempt.upper_at_start && closed.epoch.0 - epoch.0 <= 8 {
+            *self.handle.error.lock() = None;
+            self.set_state(JobState::Running);
+        }
+    }
+}
+
+impl Attempt {
+    fn backfilling(&self) -> bool {
+        self.inputs.scans.iter().any(|(node, collection)| {
+            collection.is_some() && self.positions.collections.get(node).is_none_or(|position| position.backfill_after.is_some())
+        })
+    }
+
+    /// Whether a checkpoint at `epoch` would make a new job readable: contents have been read, and so has every source that exists in full.
+    fn publishable_at(&self, epoch: Epoch) -> bool {
+        let read = |source: &SourceHandle| !source.exists_in_full() || source.finished().is_some_and(|end| end <= epoch);
+        !self.backfilling() && epoch >= self.upper_at_start && self.inputs.sources.values().all(|source| read(source))
+    }
+
+    fn checkpoint_due(&self, epoch: Epoch, spec: &JobSpec) -> bool {
+        let first = !self.ready && self.publishable_at(epoch);
+        let due = first || self.checkpoint_wanted || self.last_checkpoint.elapsed() >= spec.options.checkpoint_interval;
+        due && self.checkpoint_running.is_none() && !self.in_flight.iter().any(|flight| flight.barrier.kind.is_checkpoint())
+    }
+
+    fn changed_upto(&self, epoch: Epoch) -> Result<bool> {
+        if self.inputs.sources.values().any(|source| source.moved(self.injected, epoch)) {
+            return Ok(true);
+        }
+        for collection in self.inputs.collections.values() {
+            if !collection.deltas(self.injected, epoch)?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether every input has ended at or before `epoch`.
+    fn inputs_end_at(&self, epoch: Epoch, shared: &Shared) -> bool {
+        let sources = self.inputs.sources.values().all(|source| source.finished().is_some_and(|end| end <= epoch));
+        let collections = self.inputs.collections.keys().all(|id| shared.job_finished_at(*id).is_some_and(|end| end <= epoch));
+        let some = !self.inputs.sources.is_empty() || !self.inputs.collections.is_empty() || !self.inputs.scans.is_empty();
+        sources && collections && some && !self.backfilling() && self.injected > Epoch(0)
+    }
+
+    /// Positions of sources follow from what the epoch bound.
+    fn move_sources_to(&mut self, epoch: Epoch) {
+        for (id, source) in &self.inputs.sources {
+            let watermark = source.watermark_at(epoch);
+            let splits = self.positions.sources.entry(*id).or_default();
+            for (split, bound) in source.bound_at(epoch) {
+                let before = splits.get(&split).copied();
+                splits.insert(split, StoredSplit::at(bound, watermark, before));
+            }
+        }
+    }
+
+    fn drain_passed(&mut self) -> Vec<CollectionPassed> {
+        std::iter::from_fn(|| self.running.passed.try_recv().ok()).collect()
+    }
+}
+
+/// Completes a checkpoint, however long the store refuses: its parts hold changes that no later checkpoint repeats. The job goes on meanwhile.
+async fn complete_at_last(checkpointer: &Checkpointer, manifest: ManifestInput, handle: &JobHandle) -> CheckpointReport {
+    let mut pause = FIRST_BACKOFF;
+    loop {
+        let error = match checkpointer.complete(manifest.clone()).await {
+            Ok(report) => return report,
+            Err(error) => error,
+        };
+        tracing::warn!(job = %handle.name, %error, "checkpoint failed, trying again");
+        handle.remember_checkpoint(CheckpointStatus {
+            job: handle.id,
+            epoch: manifest.epoch,
+            duration_us: 0,
+            log_bytes: 0,
+            materialized_bytes: 0,
+            error: Some(error.to_string()),
+        });
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_BACKOFF);
+    }
+}
+
+async fn wait_checkpoint(running: &mut Option<tokio::task::JoinHandle<Result<CheckpointStatus>>>) -> Result<CheckpointStatus> {
+    match running {
+        Some(task) => task.await.map_err(|error| EngineError::Internal(format!("checkpoint task: {error}")))?,
+        None => std::future::pending().await,
+    }
+}
+
+fn on_task_end(ended: Option<Result<Result<()>, tokio::task::JoinError>>) -> Result<()> {
+    match ended {
+        None | Some(Ok(Ok(()))) => Ok(()),
+        Some(Ok(Err(error))) => Err(error),
+        Some(Err(join)) if join.is_panic() => {
+            let panic = join.into_panic();
+            let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(EngineError::Internal(format!("a subtask panicked: {}", text.unwrap_or_default())))
+        }
+        Some(Err(_)) => Err(EngineError::Cancelled),
+    }
+}

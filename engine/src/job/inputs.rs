@@ -1,0 +1,59 @@
+//! Which epoch a job's next barrier closes: pure.
+
+use millpond_storage::epoch::Epoch;
+
+/// Barriers a job may have in flight.
+pub const BARRIERS_IN_FLIGHT: usize = 4;
+
+/// The epoch of the next barrier, if there is one to inject.
+///
+/// `reachable` is the newest epoch that is closed and that all upstreams have sealed; `injected` the epoch of the last barrier; `upper` what the
+/// job's collection has already sealed. A job that lags takes many epochs at once, but stops at multiples of 8, then 64, so that laggards
+/// still share epochs; and it stops at `upper`, where it must agree with what is there.
+pub fn next_epoch(reachable: Epoch, injected: Epoch, upper: Epoch) -> Option<Epoch> {
+    if reachable <= injected {
+        return None;
+    }
+    let lag = reachable.0 - injected.0;
+    let grain = match lag {
+        0..=8 => 1,
+        9..=64 => 8,
+        _ => 64,
+    };
+    let mut target = Epoch(reachable.0 / grain * grain).max(injected.next());
+    if grain > 1 && target == injected.next() {
+        target = reachable;
+    }
+    if injected < upper && target > upper {
+        target = upper;
+    }
+    Some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next(reachable: u64, injected: u64, upper: u64) -> Option<u64> {
+        next_epoch(Epoch(reachable), Epoch(injected), Epoch(upper)).map(|e| e.0)
+    }
+
+    #[test]
+    fn takes_every_epoch_when_it_keeps_up() {
+        assert_eq!(next(5, 5, 0), None);
+        assert_eq!(next(6, 5, 0), Some(6));
+        assert_eq!(next(8, 5, 0), Some(8));
+    }
+
+    #[test]
+    fn laggards_share_epochs() {
+        assert_eq!(next(30, 5, 0), Some(24));
+        assert_eq!(next(1000, 5, 0), Some(960));
+    }
+
+    #[test]
+    fn stops_where_the_collection_stands() {
+        assert_eq!(next(1000, 5, 77), Some(77));
+        assert_eq!(next(1000, 77, 77), Some(960));
+    }
+}

@@ -1,0 +1,12 @@
+//! Jobs: one running dataflow each, maintaining one view or feeding one sink.
+//!
+//! A job is a [`driver`] that injects barriers, collects what its subtasks report, seals epochs into the job's collection and completes
+//! checkpoints. Jobs are linked only through collections: a driver waits for what its upstreams have sealed and never holds them back.
+
+pub mod collector;
+pub mod driver;
+pub mod inputs;
+pub mod running;
+pub mod sink_driver;
+pub mod spec;
+pub mod status;

@@ -1,0 +1,249 @@
+//! One attempt at running a job: its subtasks and readers are spawned, and talked to.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use millpond_storage::collection::Collection;
+use serde::{Deserialize, Serialize};
+use tokio::{runtime::Handle, sync::mpsc, task::JoinSet};
+
+use super::{collector::Collector, spec::JobSpec, status::JobHandle};
+use crate::{
+    coordinator::{Coordinator, sources::SourceHandle},
+    error::{EngineError, Result},
+    graph::OperatorSpec,
+    message::Barrier,
+    operator::SideOutput,
+    scan::{
+        collection::{CollectionAdvance, CollectionPassed, CollectionPosition, CollectionReader},
+        source::{BoundSplit, SourceAdvance, SourceReader, SplitPosition},
+        values::ValuesReader,
+    },
+    task::{
+        build::{BuildContext, Built, ScanChannel, build},
+        subtask::TaskEvent,
+    },
+};
+
+/// Where every scan stands: what a checkpoint keeps besides operator state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanPositions {
+    /// Per source and split.
+    pub sources: BTreeMap<u64, BTreeMap<String, StoredSplit>>,
+    /// Per scan node.
+    pub collections: BTreeMap<usize, CollectionPosition>,
+}
+
+/// [`SplitPosition`] as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredSplit {
+    offset: u64,
+    watermark_us: i64,
+    floor_us: i64,
+}
+
+/// What a job reads.
+#[derive(Default)]
+pub struct JobInputs {
+    /// External sources.
+    pub sources: BTreeMap<u64, Arc<SourceHandle>>,
+    /// Collections, by id.
+    pub collections: BTreeMap<u64, Arc<Collection>>,
+    /// Scan nodes and the collection each reads; `None` for constant rows.
+    pub scans: BTreeMap<usize, Option<u64>>,
+}
+
+/// A running attempt. Dropping it stops everything.
+pub struct Running {
+    /// Subtasks and readers; an error or a panic of any ends the attempt.
+    pub tasks: JoinSet<Result<()>>,
+    /// Reports of subtasks.
+    pub events: mpsc::UnboundedReceiver<TaskEvent>,
+    /// Reports of collection readers.
+    pub passed: mpsc::UnboundedReceiver<CollectionPassed>,
+    /// Hands over the root's output.
+    pub collector: Arc<Collector>,
+    /// Subtasks of the root fragment.
+    pub roots: usize,
+    /// All subtasks.
+    pub subtasks: usize,
+    source_commands: Vec<(u64, mpsc::UnboundedSender<SourceAdvance>)>,
+    collection_commands: Vec<mpsc::UnboundedSender<CollectionAdvance>>,
+}
+
+/// What an attempt is spawned with.
+pub struct Spawn<'a> {
+    /// The job.
+    pub spec: &'a JobSpec,
+    /// What it reads.
+    pub inputs: &'a JobInputs,
+    /// Where its scans start.
+    pub positions: &'a ScanPositions,
+    /// Its operator state.
+    pub store: Arc<millpond_storage::state_table::JobStore>,
+    /// State found in a checkpoint.
+    pub restored: Option<millpond_storage::checkpoint::RestoredState>,
+    /// Late and bad rows.
+    pub side: Arc<dyn SideOutput>,
+    /// The memory budget.
+    pub budget: millpond_storage::memory::MemoryBudget,
+    /// Where subtasks run.
+    pub runtime: &'a Handle,
+}
+
+impl JobInputs {
+    /// Looks up what a graph scans.
+    ///
+    /// # Errors
+    /// Internal, when the catalog and the engine disagree.
+    pub fn resolve(spec: &JobSpec, coordinator: &Coordinator, collection: &dyn Fn(u64) -> Option<Arc<Collection>>) -> Result<Self> {
+        let mut inputs = Self::default();
+        for node in spec.graph.fragments.iter().flat_map(|fragment| &fragment.nodes) {
+            match &node.spec {
+                OperatorSpec::SourceScan { source, .. } => {
+                    let handle = coordinator.source(*source).ok_or_else(|| EngineError::Internal(format!("source {source} is not registered")))?;
+                    inputs.sources.insert(*source, handle);
+                }
+                OperatorSpec::CollectionScan { collection: id, .. } => {
+                    let handle = collection(*id).ok_or_else(|| EngineError::Internal(format!("collection {id} is not open")))?;
+                    inputs.collections.insert(*id, handle);
+                    inputs.scans.insert(node.id, Some(*id));
+                }
+                OperatorSpec::Values { .. } => {
+                    inputs.scans.insert(node.id, None);
+                }
+                OperatorSpec::Filter { .. }
+                | OperatorSpec::Project { .. }
+                | OperatorSpec::Union
+                | OperatorSpec::HopWindow { .. }
+                | OperatorSpec::Aggregate(_)
+                | OperatorSpec::Join(_)
+                | OperatorSpec::TopN(_)
+                | OperatorSpec::EmitOnWindowClose { .. }
+                | OperatorSpec::ScalarSubquery
+                | OperatorSpec::Materialize { .. }
+                | OperatorSpec::Discard => {}
+            }
+        }
+        Ok(inputs)
+    }
+}
+
+impl Running {
+    /// Spawns an attempt.
+    pub fn spawn(spawn: Spawn<'_>, handle: &JobHandle) -> Result<Self> {
+        let (events, events_in) = mpsc::unbounded_channel();
+        let (passed, passed_in) = mpsc::unbounded_channel();
+        let collector = Arc::new(Collector::default());
+        let context = BuildContext {
+            parallelism: spawn.spec.options.parallelism,
+            store: spawn.store.clone(),
+            restored: spawn.restored.clone(),
+            budget: spawn.budget.clone(),
+            side: spawn.side.clone(),
+            collector: collector.clone(),
+            rows_in: handle.rows_in.clone(),
+            events,
+        };
+        let Built { subtasks, scans, roots } = build(&spawn.spec.graph, &context)?;
+        let mut running = Self {
+            tasks: JoinSet::new(),
+            events: events_in,
+            passed: passed_in,
+            collector,
+            roots,
+            subtasks: subtasks.len(),
+            source_commands: Vec::new(),
+            collection_commands: Vec::new(),
+        };
+        for subtask in subtasks {
+            running.tasks.spawn_on(subtask.run(), spawn.runtime);
+        }
+        for scan in scans {
+            running.spawn_reader(scan, &spawn, &passed)?;
+        }
+        Ok(running)
+    }
+
+    fn spawn_reader(&mut self, scan: ScanChannel, spawn: &Spawn<'_>, passed: &mpsc::UnboundedSender<CollectionPassed>) -> Result<()> {
+        let reads = scan.subtask.0 == 0;
+        let position = || spawn.positions.collections.get(&scan.node).cloned().unwrap_or_else(CollectionPosition::start);
+        match scan.spec {
+            OperatorSpec::SourceScan { source, projection } => {
+                let handle = spawn.inputs.sources.get(&source).ok_or_else(|| EngineError::Internal("inputs are resolved first".into()))?;
+                let (sender, commands) = mpsc::unbounded_channel();
+                let start = spawn.positions.sources.get(&source).map(|splits| splits.iter().map(|(s, p)| (s.clone(), p.restore())).collect());
+                let reader = SourceReader {
+                    source: handle.clone(),
+                    projection,
+                    subtask: scan.subtask,
+                    start: start.unwrap_or_default(),
+                    output: scan.output,
+                    commands,
+                    side: spawn.side.clone(),
+                };
+                self.tasks.spawn_on(reader.run(), spawn.runtime);
+                self.source_commands.push((source, sender));
+            }
+            OperatorSpec::CollectionScan { collection, projection } => {
+                let collection =
+                    spawn.inputs.collections.get(&collection).ok_or_else(|| EngineError::Internal("inputs are resolved first".into()))?;
+                let (sender, commands) = mpsc::unbounded_channel();
+                let reader = CollectionReader {
+                    node: scan.node,
+                    collection: collection.clone(),
+                    projection,
+                    reads,
+                    position: position(),
+                    output: scan.output,
+                    commands,
+                    passed: passed.clone(),
+                };
+                self.tasks.spawn_on(reader.run(), spawn.runtime);
+                self.collection_commands.push(sender);
+            }
+            OperatorSpec::Values { batch } => {
+                let (sender, commands) = mpsc::unbounded_channel();
+                let reader =
+                    ValuesReader { node: scan.node, batch, reads, position: position(), output: scan.output, commands, passed: passed.clone() };
+                self.tasks.spawn_on(reader.run(), spawn.runtime);
+                self.collection_commands.push(sender);
+            }
+            _ => return Err(EngineError::Internal("only scans have readers".into())),
+        }
+        Ok(())
+    }
+
+    /// Sends a barrier to every reader.
+    pub fn inject(&self, barrier: Barrier, inputs: &JobInputs) {
+        let mut advances: HashMap<u64, SourceAdvance> = HashMap::new();
+        for (id, source) in &inputs.sources {
+            let bindings = Arc::new(source.bound_at(barrier.epoch));
+            advances.insert(*id, SourceAdvance { barrier, bindings, watermark_us: source.watermark_at(barrier.epoch) });
+        }
+        // A reader that is gone has failed; the driver learns it from the task set.
+        for (source, commands) in &self.source_commands {
+            if let Some(advance) = advances.get(source) {
+                let _ = commands.send(advance.clone());
+            }
+        }
+        for commands in &self.collection_commands {
+            let _ = commands.send(CollectionAdvance { barrier });
+        }
+    }
+}
+
+impl StoredSplit {
+    /// Where a split stands after an epoch. A split that was idle while the source's watermark passed diverts what lies below it later.
+    pub fn at(bound: BoundSplit, watermark: Option<i64>, before: Option<Self>) -> Self {
+        let floor = before.map_or(i64::MIN, |before| before.floor_us);
+        let floor_us = if bound.idle { floor.max(watermark.unwrap_or(i64::MIN)) } else { floor };
+        Self { offset: bound.end, watermark_us: bound.watermark_us, floor_us }
+    }
+
+    fn restore(self) -> SplitPosition {
+        SplitPosition { offset: self.offset, watermark_us: self.watermark_us, floor_us: self.floor_us }
+    }
+}

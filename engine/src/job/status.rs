@@ -1,0 +1,254 @@
+//! What an operator sees of a job, as plain values; the server makes relations of them.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use millpond_storage::epoch::Epoch;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+use super::spec::JobKind;
+use crate::error::EngineError;
+
+/// Checkpoints remembered per job.
+const CHECKPOINTS_KEPT: usize = 64;
+
+/// Where a job is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JobState {
+    /// Reads existing contents; the view is not readable yet.
+    Backfilling,
+    /// Keeps up.
+    Running,
+    /// Restarted, and not yet where it was.
+    CatchingUp,
+    /// All its inputs have ended.
+    Finished,
+    /// Parked after repeated failures.
+    Failed,
+}
+
+impl JobState {
+    /// The word shown in SQL.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            JobState::Backfilling => "backfilling",
+            JobState::Running => "running",
+            JobState::CatchingUp => "catching up",
+            JobState::Finished => "finished",
+            JobState::Failed => "failed",
+        }
+    }
+}
+
+/// One row of `millpond.jobs`.
+#[derive(Clone, Debug)]
+pub struct JobStatus {
+    /// Catalog id.
+    pub id: u64,
+    /// Name.
+    pub name: String,
+    /// View or sink.
+    pub kind: JobKind,
+    /// Where it is in its life.
+    pub state: JobState,
+    /// Newest sealed epoch.
+    pub epoch: Epoch,
+    /// How far the sealed epoch is behind the newest closed one, in milliseconds.
+    pub lag_ms: u64,
+    /// Rows taken in per second, over the last seconds.
+    pub rows_per_second: f64,
+    /// Rows taken in since start.
+    pub rows: u64,
+    /// Bytes of operator state, estimated at the last barrier.
+    pub state_bytes: u64,
+    /// Restarts after failures.
+    pub restarts: u64,
+    /// The last failure.
+    pub error: Option<String>,
+    /// Rows that backfills have read, and rows they expect.
+    pub backfill: (u64, u64),
+}
+
+/// One row of `millpond.checkpoints`.
+#[derive(Clone, Debug)]
+pub struct CheckpointStatus {
+    /// The job.
+    pub job: u64,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// From the barrier's injection to the manifest, microseconds.
+    pub duration_us: u64,
+    /// Bytes of state changelog uploaded.
+    pub log_bytes: u64,
+    /// Bytes of materialization uploaded.
+    pub materialized_bytes: u64,
+    /// Why it failed, if it did.
+    pub error: Option<String>,
+}
+
+/// Orders to a driver.
+pub enum JobCommand {
+    /// Stop; state on disk stays.
+    Stop,
+    /// Take a checkpoint at the next barrier.
+    Checkpoint,
+}
+
+/// A job from outside.
+pub struct JobHandle {
+    /// Catalog id.
+    pub id: u64,
+    /// Name.
+    pub name: String,
+    /// View or sink.
+    pub kind: JobKind,
+    pub(super) commands: mpsc::UnboundedSender<JobCommand>,
+    pub(super) state: watch::Sender<JobState>,
+    pub(super) sealed: AtomicU64,
+    pub(super) sealed_time_us: AtomicU64,
+    pub(super) checkpointed: watch::Sender<Epoch>,
+    pub(super) rows_in: Arc<AtomicU64>,
+    pub(super) state_bytes: AtomicU64,
+    pub(super) restarts: AtomicU64,
+    pub(super) backfill_rows: AtomicU64,
+    pub(super) backfill_expected: AtomicU64,
+    pub(super) error: Mutex<Option<String>>,
+    pub(super) checkpoints: Mutex<VecDeque<CheckpointStatus>>,
+    rate: Mutex<Rate>,
+}
+
+#[derive(Debug)]
+struct Rate {
+    at: Instant,
+    rows: u64,
+    per_second: f64,
+}
+
+impl JobHandle {
+    pub(super) fn new(id: u64, name: String, kind: JobKind, commands: mpsc::UnboundedSender<JobCommand>) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            name,
+            kind,
+            commands,
+            state: watch::Sender::new(JobState::CatchingUp),
+            sealed: AtomicU64::new(0),
+            sealed_time_us: AtomicU64::new(0),
+            checkpointed: watch::Sender::new(Epoch(0)),
+            rows_in: Arc::default(),
+            state_bytes: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+            backfill_rows: AtomicU64::new(0),
+            backfill_expected: AtomicU64::new(0),
+            error: Mutex::default(),
+            checkpoints: Mutex::default(),
+            rate: Mutex::new(Rate { at: Instant::now(), rows: 0, per_second: 0.0 }),
+        })
+    }
+
+    /// Where the job is in its life.
+    pub fn state(&self) -> JobState {
+        *self.state.borrow()
+    }
+
+    /// Newest sealed epoch.
+    pub fn sealed(&self) -> Epoch {
+        Epoch(self.sealed.load(Ordering::Acquire))
+    }
+
+    /// Rows that backfills have read, and rows they expect.
+    pub fn backfill(&self) -> (u64, u64) {
+        (self.backfill_rows.load(Ordering::Relaxed), self.backfill_expected.load(Ordering::Relaxed))
+    }
+
+    /// Waits until the job's contents are readable: what existed at its start is sealed.
+    ///
+    /// # Errors
+    /// The failure that parked the job.
+    pub async fn wait_ready(&self) -> crate::error::Result<()> {
+        let mut state = self.state.subscribe();
+        loop {
+            let now = *state.borrow_and_update();
+            match now {
+                JobState::Running | JobState::Finished => return Ok(()),
+                JobState::Failed => {
+                    let message = self.error.lock().clone().unwrap_or_default();
+                    return Err(EngineError::user("XX000", format!("job \"{}\" failed: {message}", self.name)));
+                }
+                JobState::Backfilling | JobState::CatchingUp => {}
+            }
+            if state.changed().await.is_err() {
+                return Err(EngineError::Cancelled);
+            }
+        }
+    }
+
+    /// Asks for a checkpoint and waits until one that begins after the call is complete.
+    pub async fn checkpoint(&self) -> crate::error::Result<()> {
+        if matches!(self.state(), JobState::Finished | JobState::Failed) {
+            return Ok(());
+        }
+        let mut checkpointed = self.checkpointed.subscribe();
+        checkpointed.mark_unchanged();
+        if self.commands.send(JobCommand::Checkpoint).is_err() {
+            return Ok(());
+        }
+        checkpointed.changed().await.map_err(|_| EngineError::Cancelled)
+    }
+
+    /// The row of `millpond.jobs`. `closed` is the newest closed epoch and its time.
+    pub fn status(&self, closed: crate::coordinator::ClosedEpoch) -> JobStatus {
+        let sealed = self.sealed();
+        let behind = if sealed >= closed.epoch || self.state() == JobState::Finished {
+            0
+        } else {
+            (closed.time_us as u64).saturating_sub(self.sealed_time_us.load(Ordering::Relaxed)) / 1000
+        };
+        JobStatus {
+            id: self.id,
+            name: self.name.clone(),
+            kind: self.kind,
+            state: self.state(),
+            epoch: sealed,
+            lag_ms: behind,
+            rows_per_second: self.rate.lock().per_second,
+            rows: self.rows_in.load(Ordering::Relaxed),
+            state_bytes: self.state_bytes.load(Ordering::Relaxed),
+            restarts: self.restarts.load(Ordering::Relaxed),
+            error: self.error.lock().clone(),
+            backfill: self.backfill(),
+        }
+    }
+
+    /// The checkpoints remembered, oldest first.
+    pub fn checkpoints(&self) -> Vec<CheckpointStatus> {
+        self.checkpoints.lock().iter().cloned().collect()
+    }
+
+    pub(super) fn remember_checkpoint(&self, checkpoint: CheckpointStatus) {
+        let mut checkpoints = self.checkpoints.lock();
+        if checkpoints.len() == CHECKPOINTS_KEPT {
+            checkpoints.pop_front();
+        }
+        checkpoints.push_back(checkpoint);
+    }
+
+    /// Measures the rate since the last measurement; called about once a second.
+    pub(super) fn measure_rate(&self) {
+        let rows = self.rows_in.load(Ordering::Relaxed);
+        let mut rate = self.rate.lock();
+        let seconds = rate.at.elapsed().as_secs_f64();
+        if seconds >= 0.5 {
+            rate.per_second = (rows - rate.rows.min(rows)) as f64 / seconds;
+            rate.rows = rows;
+            rate.at = Instant::now();
+        }
+    }
+}

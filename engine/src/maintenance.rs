@@ -1,0 +1,27 @@
+//! Background work: folding deltas into bases, looking for new splits, cutting the epoch log.
+
+use std::{sync::Weak, time::Duration};
+
+use crate::engine::Shared;
+
+/// Pause between rounds.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Works until the engine is gone.
+pub async fn run(shared: Weak<Shared>) {
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        let Some(shared) = shared.upgrade() else { return };
+        for source in shared.coordinator.all_sources() {
+            if let Err(error) = source.rediscover().await {
+                tracing::warn!(source = %source.name, %error, "could not look for new splits");
+            }
+        }
+        for collection in shared.collections() {
+            let folded = tokio::task::spawn_blocking(move || collection.fold()).await;
+            if let Ok(Err(error)) = folded {
+                tracing::warn!(%error, "could not fold changes into a collection's base");
+            }
+        }
+    }
+}

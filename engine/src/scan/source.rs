@@ -1,0 +1,321 @@
+//! The reader of an external source: one per subtask of a source scan, for the splits with its number.
+//!
+//! Between ticks it emits rows as they come. When the coordinator has closed its gates it holds back what it has decoded until the barrier
+//! arrives with the *bindings*, the offsets that belong to the epoch; then it reads each split exactly up to them, sends the source's
+//! watermark and the barrier, and goes on. So all jobs agree on the rows of an epoch, however unequal their pace.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use arrow::{
+    array::{Array, AsArray, BooleanArray},
+    compute::filter_record_batch,
+    datatypes::{DataType, TimestampMicrosecondType},
+    record_batch::RecordBatch,
+};
+use tokio::sync::mpsc;
+
+use super::gate::SplitGate;
+use crate::{
+    chunk::{CHUNK_ROWS, Chunk},
+    coordinator::sources::SourceHandle,
+    error::{EngineError, Result},
+    exchange::inbox::Sender,
+    message::{Barrier, BarrierKind, Message, Watermark},
+    operator::SideOutput,
+    source::{LateRows, Offset, ReadOutcome, Split, SplitReader},
+};
+
+/// What the driver tells a reader: read up to the bindings, then pass the barrier on.
+#[derive(Clone, Debug)]
+pub struct SourceAdvance {
+    /// The barrier.
+    pub barrier: Barrier,
+    /// Bound offset and idleness per split.
+    pub bindings: Arc<HashMap<String, BoundSplit>>,
+    /// The source's watermark at this epoch.
+    pub watermark_us: Option<i64>,
+}
+
+/// Where a split stands at an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoundSplit {
+    /// Offset after the last row of the epoch.
+    pub end: Offset,
+    /// The split's own watermark there.
+    pub watermark_us: i64,
+    /// It does not hold back the others.
+    pub idle: bool,
+}
+
+/// Position of one split, as it is kept in a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SplitPosition {
+    /// Offset after the last row emitted.
+    pub offset: Offset,
+    /// The split's own watermark there (`i64::MIN` = none).
+    pub watermark_us: i64,
+    /// Rows below this are late, because the split was idle while this watermark passed.
+    pub floor_us: i64,
+}
+
+/// A reader task.
+pub struct SourceReader {
+    /// The source.
+    pub source: Arc<SourceHandle>,
+    /// Columns to emit, numbers of the source's schema.
+    pub projection: Vec<usize>,
+    /// Number of this subtask and of all.
+    pub subtask: (usize, usize),
+    /// Positions to start from.
+    pub start: HashMap<String, SplitPosition>,
+    /// Where rows go.
+    pub output: Sender,
+    /// Orders of the driver.
+    pub commands: mpsc::UnboundedReceiver<SourceAdvance>,
+    /// Late and bad rows.
+    pub side: Arc<dyn SideOutput>,
+}
+
+struct OpenSplit {
+    split: Split,
+    reader: Box<dyn SplitReader>,
+    gate: Arc<SplitGate>,
+    position: SplitPosition,
+    held: Option<Held>,
+    finished: bool,
+}
+
+/// Rows decoded while the gate was closed.
+struct Held {
+    batch: RecordBatch,
+    end: Offset,
+    bad: Vec<crate::source::BadRow>,
+}
+
+enum Free {
+    Progress,
+    Closed,
+    Wait(Duration),
+}
+
+impl SourceReader {
+    /// Runs until the final barrier or until the driver is gone.
+    pub async fn run(mut self) -> Result<()> {
+        let mut splits: Vec<OpenSplit> = Vec::new();
+        let mut seen = 0;
+        let mut turn = 0;
+        loop {
+            self.open_new_splits(&mut splits, &mut seen).await?;
+            let advance = match self.commands.try_recv() {
+                Ok(advance) => Some(advance),
+                Err(mpsc::error::TryRecvError::Disconnected) => return Ok(()),
+                Err(mpsc::error::TryRecvError::Empty) => match self.read_free(&mut splits, &mut turn).await? {
+                    Free::Progress => None,
+                    Free::Closed => match self.commands.recv().await {
+                        Some(advance) => Some(advance),
+                        None => return Ok(()),
+                    },
+                    Free::Wait(duration) => tokio::select! {
+                        advance = self.commands.recv() => match advance { Some(advance) => Some(advance), None => return Ok(()) },
+                        () = tokio::time::sleep(duration) => None,
+                        () = self.source.splits_changed() => None,
+                    },
+                },
+            };
+            if let Some(advance) = advance {
+                self.open_new_splits(&mut splits, &mut seen).await?;
+                self.advance(&mut splits, &advance).await?;
+                if advance.barrier.kind == BarrierKind::Final {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Opens the splits of this subtask that were discovered since.
+    async fn open_new_splits(&mut self, open: &mut Vec<OpenSplit>, seen: &mut usize) -> Result<()> {
+        for (number, split) in self.source.splits_from(*seen) {
+            *seen = number + 1;
+            if number % self.subtask.1 != self.subtask.0 {
+                continue;
+            }
+            let fresh = SplitPosition { offset: 0, watermark_us: i64::MIN, floor_us: i64::MIN };
+            let position = self.start.get(&split.id).copied().unwrap_or(fresh);
+            let reader = self.source.open_split(&split, position.offset, &self.read_columns()).await?;
+            let gate = SplitGate::new(split.id.clone(), position.offset, position.watermark_us);
+            self.source.add_gate(&gate);
+            open.push(OpenSplit { split, reader, gate, position, held: None, finished: false });
+        }
+        Ok(())
+    }
+
+    /// Columns that are read: the emitted ones, and the event time, since lateness must not depend on who reads.
+    fn read_columns(&self) -> Vec<usize> {
+        let mut columns = self.projection.clone();
+        if let Some(watermark) = &self.source.watermark
+            && !columns.contains(&watermark.column)
+        {
+            columns.push(watermark.column);
+        }
+        columns
+    }
+
+    /// Reads one chunk of some split, in turn, if its gate is open.
+    async fn read_free(&mut self, splits: &mut [OpenSplit], turn: &mut usize) -> Result<Free> {
+        let mut wait = Duration::from_secs(3600);
+        let mut closed = false;
+        for step in 0..splits.len() {
+            let index = (*turn + step) % splits.len();
+            let split = &mut splits[index];
+            if split.held.is_none() && !split.finished {
+                match split.reader.read(CHUNK_ROWS, None).await? {
+                    ReadOutcome::Rows { batch, end, bad } => split.held = Some(Held { batch, end, bad }),
+                    ReadOutcome::Pending { retry_after_us, idle } => {
+                        split.gate.set_waiting(idle, false);
+                        wait = wait.min(Duration::from_micros(retry_after_us.max(100)));
+                    }
+                    ReadOutcome::Finished => {
+                        split.finished = true;
+                        split.gate.set_waiting(true, true);
+                    }
+                    ReadOutcome::AtLimit => return Err(EngineError::Internal("a reader without a limit answered that it was reached".into())),
+                }
+            }
+            if let Some(held) = &split.held {
+                let watermark_us = self.watermark_after(&held.batch, split.position.watermark_us);
+                if split.gate.pass(held.end, watermark_us) {
+                    *turn = index + 1;
+                    self.emit_held(split).await?;
+                    return Ok(Free::Progress);
+                }
+                closed = true;
+            }
+        }
+        Ok(if closed { Free::Closed } else { Free::Wait(wait) })
+    }
+
+    /// Reads every split up to its binding, then sends watermark and barrier and opens the gates.
+    async fn advance(&mut self, splits: &mut [OpenSplit], advance: &SourceAdvance) -> Result<()> {
+        for split in splits.iter_mut() {
+            if let Some(bound) = advance.bindings.get(&split.split.id) {
+                self.read_to(split, bound.end).await?;
+                if bound.idle
+                    && let Some(passed) = advance.watermark_us
+                {
+                    split.position.floor_us = split.position.floor_us.max(passed);
+                }
+            }
+        }
+        let column = self.source.watermark.as_ref().and_then(|w| self.projection.iter().position(|c| *c == w.column));
+        if let Some(column) = column {
+            let micros = if advance.barrier.kind == BarrierKind::Final { Some(i64::MAX) } else { advance.watermark_us };
+            if let Some(micros) = micros {
+                self.output.send(Message::Watermark(Watermark { column, micros })).await?;
+            }
+        }
+        self.output.send(Message::Barrier(advance.barrier)).await?;
+        for split in splits.iter() {
+            split.gate.open_at(split.position.offset, split.position.watermark_us);
+        }
+        Ok(())
+    }
+
+    /// Emits the rows of a split up to `limit`, which another reader has reached already.
+    async fn read_to(&mut self, split: &mut OpenSplit, limit: Offset) -> Result<()> {
+        if let Some(held) = &split.held {
+            if held.end <= limit {
+                self.emit_held(split).await?;
+            } else if split.position.offset < limit {
+                // What was decoded reaches beyond the binding: read the part up to it anew.
+                split.held = None;
+                split.reader = self.source.open_split(&split.split, split.position.offset, &self.read_columns()).await?;
+            }
+        }
+        while split.position.offset < limit {
+            match split.reader.read(CHUNK_ROWS, Some(limit)).await? {
+                ReadOutcome::Rows { batch, end, bad } => {
+                    split.held = Some(Held { batch, end, bad });
+                    self.emit_held(split).await?;
+                }
+                ReadOutcome::AtLimit => split.position.offset = limit,
+                ReadOutcome::Finished => {
+                    let name = &split.split.id;
+                    return Err(EngineError::user("58030", format!("source \"{}\": \"{name}\" is shorter than it was", self.source.name)));
+                }
+                ReadOutcome::Pending { retry_after_us, .. } => tokio::time::sleep(Duration::from_micros(retry_after_us.max(100))).await,
+            }
+        }
+        Ok(())
+    }
+
+    async fn emit_held(&mut self, split: &mut OpenSplit) -> Result<()> {
+        let held = split.held.take().expect("the caller has looked");
+        let operator = format!("source {}", self.source.name);
+        for bad in &held.bad {
+            if self.source.fail_on_bad_rows {
+                let message = format!("source \"{}\": bad row in \"{}\" at offset {}: {}", self.source.name, split.split.id, bad.offset, bad.reason);
+                return Err(EngineError::user("22P04", message));
+            }
+            self.side.bad_row(&operator, bad.text.clone(), bad.reason.clone());
+        }
+        let watermark_us = self.watermark_after(&held.batch, split.position.watermark_us);
+        let batch = self.divert_late(split, held.batch, &operator)?;
+        split.position.offset = held.end;
+        split.position.watermark_us = watermark_us;
+        self.source.count_rows(batch.num_rows());
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let wanted: Vec<usize> = (0..self.projection.len()).collect();
+        let batch = if batch.num_columns() == wanted.len() { batch } else { batch.project(&wanted)? };
+        self.output.send(Message::Chunk(Chunk::inserts(batch))).await
+    }
+
+    /// Event times of the read columns, in microseconds.
+    fn event_times<'a>(&self, batch: &'a RecordBatch) -> Option<(&'a dyn Array, &'a [i64], i64)> {
+        let watermark = self.source.watermark.as_ref()?;
+        let position = self.read_columns().iter().position(|c| *c == watermark.column)?;
+        let column = batch.column(position);
+        match column.data_type() {
+            DataType::Timestamp(_, _) => {
+                Some((column.as_ref(), column.as_primitive::<TimestampMicrosecondType>().values().as_ref(), watermark.delay_us))
+            }
+            _ => None,
+        }
+    }
+
+    fn watermark_after(&self, batch: &RecordBatch, before: i64) -> i64 {
+        let Some((column, times, delay)) = self.event_times(batch) else { return before };
+        let newest = (0..times.len()).filter(|row| column.is_valid(*row)).map(|row| times[row]).max();
+        newest.map_or(before, |newest| before.max(newest.saturating_sub(delay)))
+    }
+
+    /// Removes rows below the split's own running watermark. A NULL event time is never late.
+    fn divert_late(&self, split: &OpenSplit, batch: RecordBatch, operator: &str) -> Result<RecordBatch> {
+        if self.source.late_rows == LateRows::Keep {
+            return Ok(batch);
+        }
+        let Some((column, times, delay)) = self.event_times(&batch) else { return Ok(batch) };
+        let mut running = split.position.watermark_us;
+        let mut late = Vec::new();
+        for (row, time) in times.iter().enumerate() {
+            if column.is_null(row) {
+                continue;
+            }
+            if *time < running.max(split.position.floor_us) {
+                late.push(row);
+            }
+            running = running.max(time.saturating_sub(delay));
+        }
+        if late.is_empty() {
+            return Ok(batch);
+        }
+        let mut keep = vec![true; batch.num_rows()];
+        for row in late {
+            keep[row] = false;
+            let reason = format!("event time is below the watermark of split \"{}\"", split.split.id);
+            self.side.late_row(operator, crate::chunk::row_text(&batch, row), reason);
+        }
+        Ok(filter_record_batch(&batch, &BooleanArray::from(keep))?)
+    }
+}

@@ -1,0 +1,63 @@
+//! Late and bad rows: counted always, the newest kept.
+
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use millpond_storage::epoch::Epoch;
+use parking_lot::Mutex;
+
+/// Rows kept of each kind.
+const ROWS_KEPT: usize = 1000;
+
+/// A row that an operator refused.
+#[derive(Clone, Debug)]
+pub struct SideRow {
+    /// The job.
+    pub job: u64,
+    /// The operator.
+    pub operator: String,
+    /// The epoch that was open.
+    pub epoch: Epoch,
+    /// Its text.
+    pub row: String,
+    /// Why it was refused.
+    pub reason: String,
+}
+
+impl SideRow {
+    /// A row.
+    pub fn new(job: u64, operator: &str, epoch: Epoch, row: String, reason: String) -> Self {
+        Self { job, operator: operator.to_string(), epoch, row, reason }
+    }
+}
+
+/// The newest rows of one kind.
+#[derive(Debug, Default)]
+pub struct SideRows {
+    count: AtomicU64,
+    newest: Mutex<VecDeque<SideRow>>,
+}
+
+impl SideRows {
+    /// Adds a row.
+    pub fn push(&self, row: SideRow) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let mut newest = self.newest.lock();
+        if newest.len() == ROWS_KEPT {
+            newest.pop_front();
+        }
+        newest.push_back(row);
+    }
+
+    /// Rows since start.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The rows kept, oldest first.
+    pub fn rows(&self) -> Vec<SideRow> {
+        self.newest.lock().iter().cloned().collect()
+    }
+}

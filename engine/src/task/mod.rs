@@ -1,0 +1,9 @@
+//! Subtasks: one parallel instance of a fragment, and the loop that drives it.
+//!
+//! The loop owns the protocol: it receives, aligns barriers, takes watermark minima, calls the operators, forwards their output, snapshots
+//! their state. Operators are synchronous callbacks and know nothing of it.
+
+pub mod align;
+pub mod build;
+pub mod subtask;
+pub mod watermark;
