@@ -14,6 +14,7 @@ use arrow::datatypes::SchemaRef;
 use millpond_storage::{
     checkpoint::Checkpointer,
     collection::{Collection, CollectionKey, CollectionSpec},
+    env::Clock,
     epoch::Epoch,
     epoch_log::{EpochLog, LogRecord, SignedBatch},
     memory::MemoryBudget,
@@ -126,7 +127,7 @@ impl Engine {
             .map_err(|error| EngineError::Retryable(format!("could not start threads: {error}")))?;
         let rocks = Arc::new(RocksShared::new(config.memory.limit() / 4));
         let shared = Arc::new(Shared {
-            coordinator: Coordinator::new(log),
+            coordinator: Coordinator::new(log, Clock::system()),
             memory: config.memory.clone(),
             runtime: runtime.handle().clone(),
             config,
@@ -173,10 +174,14 @@ impl Engine {
         self.shared.coordinator.recover(records).await?;
         let tick = self.shared.config.tick;
         let coordinator = self.shared.coordinator.clone();
-        let mut background = self.background.lock();
-        background.push(self.shared.runtime.spawn(coordinator.run(tick)));
-        background.push(self.shared.runtime.spawn(crate::maintenance::run(Arc::downgrade(&self.shared))));
+        self.background.lock().push(self.shared.runtime.spawn(coordinator.run(tick)));
         Ok(())
+    }
+
+    /// Starts background work. Called once all jobs of the catalog have been started: from then on changes that nobody holds are folded away.
+    pub fn start_maintenance(&self) {
+        let task = self.shared.runtime.spawn(crate::maintenance::run(Arc::downgrade(&self.shared)));
+        self.background.lock().push(task);
     }
 
     /// Starts a job. Its collection, if it has one, is readable as far as it was sealed before.

@@ -18,7 +18,7 @@ use std::{
 };
 
 use millpond_storage::{
-    env,
+    env::Clock,
     epoch::Epoch,
     epoch_log::{Binding, EpochLog, LogRecord, SignedBatch},
 };
@@ -37,6 +37,7 @@ const CLOSE_RETRY: Duration = Duration::from_millis(100);
 /// The coordinator.
 pub struct Coordinator {
     log: Arc<EpochLog>,
+    clock: Clock,
     open: Mutex<OpenEpoch>,
     tables: RwLock<BTreeMap<u64, Arc<TableHandle>>>,
     sources: RwLock<BTreeMap<u64, Arc<SourceHandle>>>,
@@ -65,9 +66,10 @@ pub struct ClosedEpoch {
 
 impl Coordinator {
     /// A coordinator over an empty log; [`Self::recover`] replays what the log holds.
-    pub fn new(log: Arc<EpochLog>) -> Arc<Self> {
+    pub fn new(log: Arc<EpochLog>, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             log,
+            clock,
             open: Mutex::new(OpenEpoch { epoch: Epoch(1), changed: HashSet::new() }),
             tables: RwLock::default(),
             sources: RwLock::default(),
@@ -251,10 +253,12 @@ impl Coordinator {
     pub async fn tick(&self) -> Result<ClosedEpoch> {
         let sources = self.all_sources();
         let bindings: Vec<Binding> = sources.iter().flat_map(|source| source.bind()).collect();
-        let time_us = env::now_us().max(self.closed().time_us + 1);
+        let time_us = self.clock.wall_micros().max(self.closed().time_us + 1);
         let (epoch, mut ticket) = {
             let mut open = self.open.lock();
             if open.changed.is_empty() && bindings.is_empty() && !self.extra.swap(false, Ordering::AcqRel) {
+                drop(open);
+                sources.iter().for_each(|source| source.settle(None));
                 return Ok(self.closed());
             }
             let epoch = open.epoch;
@@ -263,6 +267,10 @@ impl Coordinator {
             open.changed.clear();
             (epoch, ticket)
         };
+        for source in &sources {
+            let bound = bindings.iter().any(|binding| binding.source == source.id);
+            source.settle(bound.then_some(epoch));
+        }
         // The epoch's number is given away, so its end must be written, however long the disk refuses.
         while let Err(error) = self.log.durable(ticket).await {
             tracing::warn!(%error, %epoch, "could not write the end of an epoch, trying again");

@@ -37,9 +37,24 @@ pub struct SourceHandle {
     splits: RwLock<Vec<Split>>,
     complete: AtomicBool,
     changed: Notify,
-    gates: Mutex<Vec<Weak<SplitGate>>>,
+    gates: Mutex<Gates>,
     history: RwLock<History>,
     rows: AtomicU64,
+}
+
+#[derive(Default)]
+struct Gates {
+    list: Vec<Weak<SplitGate>>,
+    /// A tick has taken its readings and is not decided yet: a gate that comes now must wait for it.
+    ticking: bool,
+    /// The newest epoch that bound anything.
+    bound: Epoch,
+}
+
+impl Gates {
+    fn live(&self) -> Vec<Arc<SplitGate>> {
+        self.list.iter().filter_map(Weak::upgrade).collect()
+    }
 }
 
 /// What was bound when. Grows by one entry per split and epoch that moved it; cut below what any job still needs.
@@ -123,8 +138,13 @@ impl SourceHandle {
     /// Registers the gate of a reader; it is forgotten when the reader drops it.
     pub fn add_gate(&self, gate: &Arc<SplitGate>) {
         let mut gates = self.gates.lock();
-        gates.retain(|gate| gate.strong_count() > 0);
-        gates.push(Arc::downgrade(gate));
+        gates.list.retain(|gate| gate.strong_count() > 0);
+        gates.list.push(Arc::downgrade(gate));
+        if gates.ticking {
+            gate.stop();
+        } else {
+            gate.settle(gates.bound);
+        }
     }
 
     /// Counts rows emitted by any reader.
@@ -137,12 +157,16 @@ impl SourceHandle {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Closes all gates and answers what moved since it was last bound. If nothing did, the gates are open again.
+    /// Stops all readers and answers what moved since it was last bound. [`Self::settle`] must follow.
     pub fn bind(&self) -> Vec<Binding> {
-        let gates: Vec<Arc<SplitGate>> = self.gates.lock().iter().filter_map(Weak::upgrade).collect();
+        let gates = {
+            let mut gates = self.gates.lock();
+            gates.ticking = true;
+            gates.live()
+        };
         let mut furthest: BTreeMap<&str, GateReading> = BTreeMap::new();
         for gate in &gates {
-            let reading = gate.close();
+            let reading = gate.stop();
             let best = furthest.entry(&gate.split).or_insert(reading);
             // Of readers equally far one may already know that the split has ended.
             let rank = |r: &GateReading| (r.emitted, r.finished, r.idle);
@@ -151,28 +175,26 @@ impl SourceHandle {
             }
         }
         let history = self.history.read();
-        let bindings: Vec<Binding> = furthest
+        furthest
             .into_iter()
             .filter_map(|(split, reading)| {
                 let watermark_us = if reading.finished { i64::MAX } else { reading.watermark_us };
                 let bound = BoundSplit { end: reading.emitted, watermark_us, idle: reading.idle };
                 let before = history.splits.get(split).and_then(|entries| entries.last()).map(|(_, bound)| *bound);
-                let ahead = before.is_some_and(|before| before.end > bound.end);
+                let behind = before.is_some_and(|before| before.end > bound.end);
                 let fresh = before.is_none() && reading.emitted == 0 && !reading.finished && !reading.idle;
-                (!ahead && !fresh && before != Some(bound)).then(|| encode_binding(self.id, split, bound))
+                (!behind && !fresh && before != Some(bound)).then(|| encode_binding(self.id, split, bound))
             })
-            .collect();
-        drop(history);
-        if bindings.is_empty() {
-            self.reopen();
-        }
-        bindings
+            .collect()
     }
 
-    /// Opens all gates: no barrier will come for the last tick.
-    pub fn reopen(&self) {
-        for gate in self.gates.lock().iter().filter_map(Weak::upgrade) {
-            gate.reopen();
+    /// The tick is decided: `bound` is the epoch it closes, if it bound anything of this source.
+    pub fn settle(&self, bound: Option<Epoch>) {
+        let mut gates = self.gates.lock();
+        gates.ticking = false;
+        gates.bound = gates.bound.max(bound.unwrap_or_default());
+        for gate in gates.live() {
+            gate.settle(gates.bound);
         }
     }
 
@@ -180,6 +202,8 @@ impl SourceHandle {
     pub fn record(&self, epoch: Epoch, binding: &Binding) -> Result<()> {
         let bound = decode_binding(binding)?;
         self.history.write().splits.entry(binding.split.clone()).or_default().push((epoch, bound));
+        let mut gates = self.gates.lock();
+        gates.bound = gates.bound.max(epoch);
         Ok(())
     }
 

@@ -213,6 +213,7 @@ impl Driver {
             spec: &self.spec,
             inputs: &inputs,
             positions: &positions,
+            passed: injected,
             store,
             restored: state,
             side: self.shared.side_output(self.spec.id),

@@ -81,6 +81,8 @@ pub struct Spawn<'a> {
     pub inputs: &'a JobInputs,
     /// Where its scans start.
     pub positions: &'a ScanPositions,
+    /// The epoch whose barrier it has passed.
+    pub passed: millpond_storage::epoch::Epoch,
     /// Its operator state.
     pub store: Arc<millpond_storage::state_table::JobStore>,
     /// State found in a checkpoint.
@@ -180,6 +182,7 @@ impl Running {
                     projection,
                     subtask: scan.subtask,
                     start: start.unwrap_or_default(),
+                    passed: spawn.passed,
                     output: scan.output,
                     commands,
                     side: spawn.side.clone(),

@@ -2,10 +2,14 @@
 //!
 //! At the tick the coordinator must know how far each job has read each split, and from then on nobody may read further until the barrier. A
 //! gate makes that one short critical section instead of a round trip: the reader passes it before each chunk it emits, the coordinator
-//! closes it and takes the reading.
+//! stops it, takes the reading, and settles it.
+//!
+//! Invariant: a reader emits rows of its own accord only after it has passed the barrier of the newest epoch that bound anything of its source;
+//! behind that it reads up to bindings. So no row can slip into an epoch that other jobs have seen closed.
 
 use std::sync::Arc;
 
+use millpond_storage::epoch::Epoch;
 use parking_lot::Mutex;
 
 use crate::source::Offset;
@@ -31,51 +35,59 @@ pub struct GateReading {
     pub finished: bool,
 }
 
+/// Whether a reader may emit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Yes; the offset is noted.
+    Open,
+    /// A tick is being decided: in a moment.
+    Ticking,
+    /// A barrier must be passed first.
+    Behind,
+}
+
 #[derive(Debug)]
 struct GateState {
     reading: GateReading,
-    closed: bool,
+    ticking: bool,
+    passed: Epoch,
+    must_pass: Epoch,
 }
 
 impl SplitGate {
-    /// An open gate of a reader that stands at `offset`.
-    pub fn new(split: String, offset: Offset, watermark_us: i64) -> Arc<Self> {
+    /// The gate of a reader that stands at `offset` and whose job has passed the barrier of epoch `passed`.
+    pub fn new(split: String, offset: Offset, watermark_us: i64, passed: Epoch) -> Arc<Self> {
         let reading = GateReading { emitted: offset, watermark_us, idle: false, finished: false };
-        Arc::new(Self { split, state: Mutex::new(GateState { reading, closed: false }) })
+        Arc::new(Self { split, state: Mutex::new(GateState { reading, ticking: false, passed, must_pass: Epoch(0) }) })
     }
 
-    /// Coordinator: closes the gate and takes the reading.
-    pub fn close(&self) -> GateReading {
+    /// Coordinator: stops the reader and takes the reading.
+    pub fn stop(&self) -> GateReading {
         let mut state = self.state.lock();
-        state.closed = true;
+        state.ticking = true;
         state.reading
     }
 
-    /// Coordinator: the tick bound nothing new of this source, so no barrier will come for it.
-    pub fn reopen(&self) {
-        self.state.lock().closed = false;
-    }
-
-    /// The reading, gate left as it is.
-    pub fn reading(&self) -> GateReading {
-        self.state.lock().reading
-    }
-
-    /// Reader: asks to emit rows up to `offset`. `false` while the gate is closed.
-    pub fn pass(&self, offset: Offset, watermark_us: i64) -> bool {
+    /// Coordinator: the tick is decided. `bound` is the newest epoch that bound anything of the source.
+    pub fn settle(&self, bound: Epoch) {
         let mut state = self.state.lock();
-        if state.closed {
-            return false;
+        state.ticking = false;
+        state.must_pass = state.must_pass.max(bound);
+    }
+
+    /// Reader: asks to emit rows up to `offset`.
+    pub fn pass(&self, offset: Offset, watermark_us: i64) -> Pass {
+        let mut state = self.state.lock();
+        if state.ticking {
+            return Pass::Ticking;
+        }
+        if state.passed < state.must_pass {
+            return Pass::Behind;
         }
         state.reading.emitted = offset;
         state.reading.watermark_us = watermark_us;
         state.reading.idle = false;
-        true
-    }
-
-    /// Reader: whether rows could be emitted now.
-    pub fn is_closed(&self) -> bool {
-        self.state.lock().closed
+        Pass::Open
     }
 
     /// Reader: there is nothing to emit.
@@ -85,11 +97,41 @@ impl SplitGate {
         state.reading.finished = finished;
     }
 
-    /// Reader: has read up to a binding and sent the barrier; the gate opens.
-    pub fn open_at(&self, offset: Offset, watermark_us: i64) {
+    /// Reader: has read up to the bindings of `epoch` and sent its barrier.
+    pub fn barrier_passed(&self, epoch: Epoch, offset: Offset, watermark_us: i64) {
         let mut state = self.state.lock();
         state.reading.emitted = offset;
         state.reading.watermark_us = watermark_us;
-        state.closed = false;
+        state.passed = epoch;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_emits_between_the_reading_and_the_barrier() {
+        let gate = SplitGate::new("s".into(), 0, i64::MIN, Epoch(0));
+        assert_eq!(gate.pass(10, 1), Pass::Open);
+        assert_eq!(gate.stop().emitted, 10);
+        assert_eq!(gate.pass(20, 2), Pass::Ticking);
+        gate.settle(Epoch(7));
+        assert_eq!(gate.pass(20, 2), Pass::Behind);
+        gate.barrier_passed(Epoch(7), 10, 1);
+        assert_eq!(gate.pass(20, 2), Pass::Open);
+        assert_eq!(gate.stop().emitted, 20);
+        gate.settle(Epoch(7));
+        assert_eq!(gate.pass(30, 3), Pass::Open, "a tick that bound nothing holds nobody back");
+    }
+
+    #[test]
+    fn a_reader_behind_stays_behind_through_quiet_ticks() {
+        let gate = SplitGate::new("s".into(), 0, i64::MIN, Epoch(0));
+        gate.stop();
+        gate.settle(Epoch(3));
+        gate.stop();
+        gate.settle(Epoch(3));
+        assert_eq!(gate.pass(5, 0), Pass::Behind);
     }
 }

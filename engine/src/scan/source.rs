@@ -12,9 +12,10 @@ use arrow::{
     datatypes::{DataType, TimestampMicrosecondType},
     record_batch::RecordBatch,
 };
+use millpond_storage::epoch::Epoch;
 use tokio::sync::mpsc;
 
-use super::gate::SplitGate;
+use super::gate::{Pass, SplitGate};
 use crate::{
     chunk::{CHUNK_ROWS, Chunk},
     coordinator::sources::SourceHandle,
@@ -24,6 +25,9 @@ use crate::{
     operator::SideOutput,
     source::{LateRows, Offset, ReadOutcome, Split, SplitReader},
 };
+
+/// Pause of a reader that meets a tick which is being decided.
+const TICK_PAUSE: Duration = Duration::from_micros(100);
 
 /// What the driver tells a reader: read up to the bindings, then pass the barrier on.
 #[derive(Clone, Debug)]
@@ -68,6 +72,8 @@ pub struct SourceReader {
     pub subtask: (usize, usize),
     /// Positions to start from.
     pub start: HashMap<String, SplitPosition>,
+    /// The epoch whose barrier the job has passed.
+    pub passed: Epoch,
     /// Where rows go.
     pub output: Sender,
     /// Orders of the driver.
@@ -94,7 +100,6 @@ struct Held {
 
 enum Free {
     Progress,
-    Closed,
     Wait(Duration),
 }
 
@@ -111,10 +116,6 @@ impl SourceReader {
                 Err(mpsc::error::TryRecvError::Disconnected) => return Ok(()),
                 Err(mpsc::error::TryRecvError::Empty) => match self.read_free(&mut splits, &mut turn).await? {
                     Free::Progress => None,
-                    Free::Closed => match self.commands.recv().await {
-                        Some(advance) => Some(advance),
-                        None => return Ok(()),
-                    },
                     Free::Wait(duration) => tokio::select! {
                         advance = self.commands.recv() => match advance { Some(advance) => Some(advance), None => return Ok(()) },
                         () = tokio::time::sleep(duration) => None,
@@ -142,7 +143,7 @@ impl SourceReader {
             let fresh = SplitPosition { offset: 0, watermark_us: i64::MIN, floor_us: i64::MIN };
             let position = self.start.get(&split.id).copied().unwrap_or(fresh);
             let reader = self.source.open_split(&split, position.offset, &self.read_columns()).await?;
-            let gate = SplitGate::new(split.id.clone(), position.offset, position.watermark_us);
+            let gate = SplitGate::new(split.id.clone(), position.offset, position.watermark_us, self.passed);
             self.source.add_gate(&gate);
             open.push(OpenSplit { split, reader, gate, position, held: None, finished: false });
         }
@@ -163,7 +164,6 @@ impl SourceReader {
     /// Reads one chunk of some split, in turn, if its gate is open.
     async fn read_free(&mut self, splits: &mut [OpenSplit], turn: &mut usize) -> Result<Free> {
         let mut wait = Duration::from_secs(3600);
-        let mut closed = false;
         for step in 0..splits.len() {
             let index = (*turn + step) % splits.len();
             let split = &mut splits[index];
@@ -183,15 +183,18 @@ impl SourceReader {
             }
             if let Some(held) = &split.held {
                 let watermark_us = self.watermark_after(&held.batch, split.position.watermark_us);
-                if split.gate.pass(held.end, watermark_us) {
-                    *turn = index + 1;
-                    self.emit_held(split).await?;
-                    return Ok(Free::Progress);
+                match split.gate.pass(held.end, watermark_us) {
+                    Pass::Open => {
+                        *turn = index + 1;
+                        self.emit_held(split).await?;
+                        return Ok(Free::Progress);
+                    }
+                    Pass::Ticking => wait = wait.min(TICK_PAUSE),
+                    Pass::Behind => {}
                 }
-                closed = true;
             }
         }
-        Ok(if closed { Free::Closed } else { Free::Wait(wait) })
+        Ok(Free::Wait(wait))
     }
 
     /// Reads every split up to its binding, then sends watermark and barrier and opens the gates.
@@ -214,8 +217,9 @@ impl SourceReader {
             }
         }
         self.output.send(Message::Barrier(advance.barrier)).await?;
+        self.passed = advance.barrier.epoch;
         for split in splits.iter() {
-            split.gate.open_at(split.position.offset, split.position.watermark_us);
+            split.gate.barrier_passed(self.passed, split.position.offset, split.position.watermark_us);
         }
         Ok(())
     }
