@@ -106,7 +106,7 @@ pub fn build(graph: &DataflowGraph, context: &BuildContext) -> Result<Built> {
             routers.push(Router::new(&exchange.distribution, &exchange.schema, index, consumers)?);
         }
         let fragment = &graph.fragments[fragment];
-        subtasks.push(build_subtask(fragment, (index, width(fragment.id)), inbox, channels, routers, context)?);
+        subtasks.push(build_subtask(graph, fragment, (index, width(fragment.id)), inbox, channels, routers, context)?);
     }
     let roots = graph.fragments.last().map_or(0, |root| width(root.id));
     Ok(Built { subtasks, scans, roots })
@@ -151,6 +151,7 @@ fn is_scan(spec: &OperatorSpec) -> bool {
 }
 
 fn build_subtask(
+    graph: &DataflowGraph,
     fragment: &Fragment,
     (index, parallelism): (usize, usize),
     inbox: Inbox,
@@ -170,10 +171,16 @@ fn build_subtask(
         epoch_time_us: epoch_time_us.clone(),
         subtask: index,
         parallelism,
+        inputs: Vec::new(),
     };
     let mut operators: Vec<Box<dyn Operator>> = Vec::with_capacity(fragment.nodes.len());
     let mut targets = vec![Target::Root; fragment.nodes.len()];
     for (number, node) in fragment.nodes.iter().enumerate() {
+        let schema = |input: &NodeInput| match input {
+            NodeInput::Node(child) => fragment.nodes[*child].schema.clone(),
+            NodeInput::Exchange(exchange) => graph.exchanges[*exchange].schema.clone(),
+        };
+        operator_context.inputs = node.inputs.iter().map(schema).collect();
         operators.push(match &node.spec {
             spec if is_scan(spec) => Box::new(PassThrough),
             OperatorSpec::Materialize { .. } => Box::new(Materialize::new(context.collector.clone(), index)),
