@@ -11,3 +11,6 @@ mod frame_file;
 pub mod key_group;
 pub mod lock;
 pub mod signed_batch;
+pub mod memory;
+pub mod rocks;
+pub mod state_store;
