@@ -1,6 +1,7 @@
 //! Durable state: bytes, tables and epochs; no operators.
 
 pub mod catalog_log;
+pub mod collection;
 mod durable_file;
 pub mod encoding;
 pub mod env;
