@@ -11,7 +11,7 @@ pub mod error;
 mod frame_file;
 pub mod key_group;
 pub mod lock;
-pub mod signed_batch;
 pub mod memory;
 pub mod rocks;
+pub mod signed_batch;
 pub mod state_store;

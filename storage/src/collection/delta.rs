@@ -3,7 +3,10 @@
 //! Changes that cancel each other are gone, and the rows are in key order. With a key of columns each key has its old row (-1), its new row
 //! (+1), or both, in this order. With whole rows as keys each row is there as often as its number changes. Append-only chunks stay as they came.
 
-use std::{cmp::Ordering, sync::{Arc, OnceLock}};
+use std::{
+    cmp::Ordering,
+    sync::{Arc, OnceLock},
+};
 
 use arrow::{
     array::UInt32Array,

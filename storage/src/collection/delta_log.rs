@@ -31,7 +31,10 @@ const KIND_REACHED: u8 = 2;
 
 /// A record of the log.
 enum Record {
-    Delta { delta: Delta, links: Links },
+    Delta {
+        delta: Delta,
+        links: Links,
+    },
     /// Nothing changed up to this epoch.
     Reached(Epoch),
 }
@@ -140,11 +143,7 @@ fn read_file(path: &Path) -> Result<Arc<ReadFile>> {
 
 impl DeltaLog {
     /// Opens the log and hands over its deltas in order. A torn tail is cut.
-    pub(super) fn recover(
-        directory: &Path,
-        faults: FileFaults,
-        mut take: impl FnMut(RecoveredDelta) -> Result<()>,
-    ) -> Result<Self> {
+    pub(super) fn recover(directory: &Path, faults: FileFaults, mut take: impl FnMut(RecoveredDelta) -> Result<()>) -> Result<Self> {
         create_directory(directory)?;
         let mut log = Self::new(directory, faults);
         let numbers = file_numbers(directory)?;
@@ -189,7 +188,15 @@ impl DeltaLog {
     }
 
     fn new(directory: &Path, faults: FileFaults) -> Self {
-        Self { directory: directory.into(), closed: Vec::new(), current: None, next_number: 1, highest: Epoch::default(), broken: false, faults }
+        Self {
+            directory: directory.into(),
+            closed: Vec::new(),
+            current: None,
+            next_number: 1,
+            highest: Epoch::default(),
+            broken: false,
+            faults,
+        }
     }
 
     /// Appends a delta, not durably.
@@ -278,7 +285,9 @@ impl DeltaLog {
             remove_file(&file.path)?;
         }
         // Small files would stay for ever if only full ones were removed.
-        if self.closed.is_empty() && self.current.as_ref().is_some_and(|current| current.to <= epoch && current.file.length() > FILE_BYTES / 64) {
+        if self.closed.is_empty()
+            && self.current.as_ref().is_some_and(|current| current.to <= epoch && current.file.length() > FILE_BYTES / 64)
+        {
             let current = self.current.take().expect("checked above");
             remove_file(current.file.path())?;
         } else if contained == 0 {

@@ -126,9 +126,7 @@ impl Collection {
     fn flush_base(&self, fold_state: &mut FoldState, eagerness: Eagerness) -> Result<()> {
         let Base::Keyed(base) = &self.base else { return Ok(()) };
         let Some(since) = fold_state.unflushed_since else { return Ok(()) };
-        let is_due = eagerness == Eagerness::Now
-            || since + FLUSH_AGE <= self.now()
-            || base.store().unflushed_bytes() >= FLUSH_BYTES;
+        let is_due = eagerness == Eagerness::Now || since + FLUSH_AGE <= self.now() || base.store().unflushed_bytes() >= FLUSH_BYTES;
         if is_due {
             base.store().flush()?;
             fold_state.unflushed_since = None;

@@ -193,7 +193,11 @@ impl KeyedBase {
     /// Applies deltas, which follow what is there, as one batch. One caller at a time.
     pub(super) fn fold(&self, deltas: Vec<Arc<StoredDelta>>, meta: BaseMeta) -> Result<()> {
         let mut ops = WriteOps::new();
-        if self.layout.is_unique() { self.fold_rows(deltas, &mut ops)? } else { self.fold_counts(deltas, &mut ops)? }
+        if self.layout.is_unique() {
+            self.fold_rows(deltas, &mut ops)?
+        } else {
+            self.fold_counts(deltas, &mut ops)?
+        }
         ops.put(&self.meta_key(), &meta.write());
         let written = self.store.write(ops)?;
         self.unflushed.lock().push((written, meta.epoch));

@@ -122,8 +122,7 @@ impl Layout {
             let columns = if self.is_unique() {
                 self.exact_codec.decode(values.iter(), &exact_places)?
             } else {
-                let exact = |key| Ok(self.key_codec.key_length(key)?);
-                let starts = keys.iter().map(exact).collect::<Result<Vec<_>>>()?;
+                let starts = keys.iter().map(|key| self.key_codec.key_length(key)).collect::<Result<Vec<_>>>()?;
                 let rows = keys.iter().zip(&starts).map(|(key, start)| &key[*start..]);
                 self.exact_codec.decode(rows, &exact_places)?
             };

@@ -45,7 +45,7 @@ use self::{append::AppendBase, delta_log::DeltaLog, hold::Holds, keyed::KeyedBas
 pub use self::{
     delta::Delta,
     hold::Hold,
-    scan::{CollectionScan, ScanBatch, ScanRequest},
+    scan::{CollectionScan, KeyRange, ScanBatch, ScanRequest},
 };
 use crate::{
     encoding::key::KeyCodec,
@@ -135,7 +135,10 @@ impl State {
             return Err(StorageError::FallenBehind { asked: epoch.0, oldest: self.since.0 });
         }
         if epoch > self.upper || self.is_hidden(epoch) {
-            return Err(StorageError::Internal(format!("collection {id} is not readable at epoch {epoch}, it is sealed up to {}", self.upper)));
+            return Err(StorageError::Internal(format!(
+                "collection {id} is not readable at epoch {epoch}, it is sealed up to {}",
+                self.upper
+            )));
         }
         Ok(())
     }

@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::{
-    array::Array,
-    compute::interleave,
-    record_batch::RecordBatch,
-};
+use arrow::{array::Array, compute::interleave, record_batch::RecordBatch};
 
 use super::{
     Base, Collection, CollectionKey, Delta,
@@ -23,6 +19,9 @@ use crate::{
     epoch::Epoch,
     error::{Result, StorageError},
 };
+
+/// So few keys are looked up without copying the list of deltas; sealing waits for that long.
+const KEYS_UNDER_LOCK: usize = 32;
 
 impl Collection {
     /// Reads the contents at `at` in key order (append-only: in the order of the ordinals). The scan goes on to see that epoch, whatever is sealed
@@ -105,11 +104,23 @@ impl Collection {
 
     /// Finds keys in the deltas, newest first; returns the indexes of those that no delta has.
     fn look_up_deltas(&self, at: Epoch, keys: &EncodedRows, found: &mut Lookup) -> Result<Vec<usize>> {
-        let mut unknown: Vec<usize> = (0..keys.len()).collect();
-        let hashes: Vec<u64> = keys.iter().map(key_hash).collect();
+        if keys.len() > KEYS_UNDER_LOCK {
+            return self.look_up_in(self.retained_upto(at)?.iter().rev(), keys, found);
+        }
         let state = self.state.read();
         state.check_readable(self.id, at)?;
-        for delta in state.retained.iter().rev().skip_while(|delta| delta.to > at) {
+        self.look_up_in(state.retained.iter().rev().skip_while(|delta| delta.to > at), keys, found)
+    }
+
+    fn look_up_in<'r>(
+        &self,
+        newest_first: impl Iterator<Item = &'r Retained>,
+        keys: &EncodedRows,
+        found: &mut Lookup,
+    ) -> Result<Vec<usize>> {
+        let mut unknown: Vec<usize> = (0..keys.len()).collect();
+        let hashes: Vec<u64> = keys.iter().map(key_hash).collect();
+        for delta in newest_first {
             if unknown.is_empty() {
                 break;
             }

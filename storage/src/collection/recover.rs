@@ -50,7 +50,9 @@ impl Collection {
         } else {
             DeltaLog::scratch(&log_directory, faults)?
         };
-        next_ordinal = retained.back().map_or(next_ordinal, Retained::end_ordinal);
+        if spec.key == CollectionKey::AppendOnly {
+            next_ordinal = retained.back().map_or(next_ordinal, Retained::end_ordinal);
+        }
         let upper = base_meta.epoch.max(log.highest());
         let state = State {
             since: base_meta.epoch,
@@ -110,6 +112,11 @@ fn recover_delta(
     let expected = retained.back().map_or(base.epoch, |delta| delta.to);
     if links.previous > expected || delta.from < expected {
         let detail = format!("it follows epoch {}, but the one before it is {expected}", links.previous);
+        return Err(StorageError::Corrupt { file: "delta log record".into(), detail });
+    }
+    let next_ordinal = retained.back().map_or(base.rows as u64, Retained::end_ordinal);
+    if layout.key == CollectionKey::AppendOnly && links.first_ordinal != next_ordinal {
+        let detail = format!("its first row is number {}, but {next_ordinal} rows are before it", links.first_ordinal);
         return Err(StorageError::Corrupt { file: "delta log record".into(), detail });
     }
     let stored = StoredDelta::index(layout, delta)?;

@@ -21,6 +21,9 @@ use crate::{
     error::{Result, StorageError},
 };
 
+/// Lower and upper bound of encoded keys.
+pub type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// What to read of a collection.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {
@@ -30,7 +33,7 @@ pub struct ScanRequest {
     pub after_key: Option<Vec<u8>>,
     /// Only keys between these bounds: bytes of the collection's key codec, or of its first columns, which stand for all keys that begin so
     /// (append-only: ordinals, `u64` big-endian).
-    pub key_range: Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)>,
+    pub key_range: Option<KeyRange>,
     /// Stop after so many rows, at the next border between keys.
     pub limit: Option<usize>,
     /// Rows of a batch, at most.

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Collection, CollectionKey, State, delta::StoredDelta, delta_log::{DeltaLog, Links}, retained::Retained};
+use super::{
+    Collection, CollectionKey, State,
+    delta::StoredDelta,
+    delta_log::{DeltaLog, Links},
+    retained::Retained,
+};
 use crate::{
     epoch::Epoch,
     error::{Result, StorageError},

@@ -151,9 +151,9 @@ fn a_damaged_or_missing_segment_names_the_file() {
                 fs::write(path, &bytes).unwrap();
             }
         }
-        let outcome = place.try_open(place.spec(CollectionKey::AppendOnly, true)).and_then(|collection| {
-            collection.scan(Epoch(1), ScanRequest::default())?.collect::<Result<Vec<_>>>()
-        });
+        let outcome = place
+            .try_open(place.spec(CollectionKey::AppendOnly, true))
+            .and_then(|collection| collection.scan(Epoch(1), ScanRequest::default())?.collect::<Result<Vec<_>>>());
         let error = outcome.expect_err(&format!("seed {seed}: damage is found")).to_string();
         assert!(error.contains("segment"), "seed {seed}: {error}");
     }

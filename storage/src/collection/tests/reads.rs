@@ -222,6 +222,13 @@ fn a_dropped_collection_leaves_nothing() {
 }
 
 #[test]
+fn scans_and_holds_move_between_threads() {
+    fn check<T: Send + 'static>() {}
+    check::<CollectionScan>();
+    check::<Hold>();
+}
+
+#[test]
 fn upper_can_be_watched() {
     let place = Place::new(64 << 20);
     let collection = place.open(unique());
