@@ -21,13 +21,13 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, thread::JoinHandle};
 
 use parking_lot::{Condvar, Mutex};
 
-use self::{
-    segment::Segments,
-    writer::{Queue, Writer},
-};
 pub use self::{
     commit::LogTicket,
     record::{Binding, LogRecord},
+};
+use self::{
+    segment::Segments,
+    writer::{Queue, Writer},
 };
 pub use crate::signed_batch::SignedBatch;
 use crate::{env, epoch::Epoch, error::Result, frame_file::FileFaults};

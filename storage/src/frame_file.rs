@@ -218,11 +218,6 @@ impl FrameFile {
         self.file.set_len(self.length).map_err(io_error("truncate", &self.path))?;
         self.faults.sync(&self.file).map_err(io_error("fsync", &self.path))
     }
-
-    /// The payload of one frame.
-    pub(crate) fn read(&self, place: FramePlace) -> Result<Vec<u8>> {
-        read_frame(&self.file, &self.path, place)
-    }
 }
 
 /// The payload of one frame of a file.

@@ -2,6 +2,7 @@
 
 pub mod catalog_log;
 pub mod checkpoint;
+pub mod collection;
 mod durable_file;
 pub mod encoding;
 pub mod env;

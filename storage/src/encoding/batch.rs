@@ -78,7 +78,7 @@ fn write_bits(bits: &BooleanBuffer, out: &mut Vec<u8>) {
     let bytes = bits.len().div_ceil(8);
     let start = out.len();
     out.extend_from_slice(&bits.sliced().as_slice()[..bytes]);
-    if bits.len() % 8 != 0 {
+    if !bits.len().is_multiple_of(8) {
         out[start + bytes - 1] &= (1 << (bits.len() % 8)) - 1;
     }
 }

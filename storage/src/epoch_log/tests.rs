@@ -101,7 +101,7 @@ fn damage_before_the_tail_names_file_and_offset() {
     bytes[100] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let error = EpochLog::open(directory.path()).unwrap_err().to_string();
-    assert!(error.contains(&path.display().to_string()) && error.contains("at offset 56 is damaged"), "{error}");
+    assert!(error.contains(&path.display().to_string()) && error.contains("at offset 64 is damaged"), "{error}");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_missing_or_shortened_segment_is_an_error() {
     std::fs::write(&second, &bytes[..bytes.len() - 8]).unwrap();
     assert!(EpochLog::open(directory.path()).unwrap_err().to_string().contains("00000002.log"));
     // Cut at a frame's border it is whole by itself, but not what was written.
-    std::fs::write(&second, &bytes[..56]).unwrap();
+    std::fs::write(&second, &bytes[..64]).unwrap();
     assert!(EpochLog::open(directory.path()).unwrap_err().to_string().contains("were written"));
     std::fs::write(&second, &bytes).unwrap();
     assert_eq!(EpochLog::open(directory.path()).unwrap().1, [close(1), close(2), close(3), close(4)]);

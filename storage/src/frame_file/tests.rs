@@ -27,7 +27,7 @@ fn random_file(rng: &mut StdRng, path: &Path) -> (Vec<Vec<u8>>, usize) {
     let payloads: Vec<Vec<u8>> = (0..rng.random_range(1..12)).map(|_| vec![rng.random(); rng.random_range(0..60)]).collect();
     for (index, payload) in payloads.iter().enumerate() {
         let place = file.append(frame(payload)).unwrap();
-        assert_eq!(&file.read(place).unwrap(), payload);
+        assert_eq!(&read_frame(&File::open(path).unwrap(), path, place).unwrap(), payload);
         if rng.random_bool(0.4) {
             file.sync().unwrap();
             durable = index + 1;

@@ -18,7 +18,7 @@ use crate::{
 
 impl RowCodec {
     pub(super) fn encode_rows(&self, columns: &[ArrayRef], rows: usize, out: &mut EncodedRows) -> Result<()> {
-        let varying = columns.iter().map(|column| Varying::new(column)).collect::<Result<Vec<_>>>()?;
+        let varying = columns.iter().map(Varying::new).collect::<Result<Vec<_>>>()?;
         let mut tails = vec![0_usize; rows];
         for varying in varying.iter().flatten() {
             (0..rows).for_each(|row| tails[row] += varying.length(row));

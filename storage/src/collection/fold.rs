@@ -1,0 +1,136 @@
+//! Folding deltas into the base, in the background.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Base, Collection, State, delta::StoredDelta, keyed::BaseMeta, retained::Retained};
+use crate::{epoch::Epoch, error::Result};
+
+/// Deltas stay apart at least this long, so that collections that move at different speed share epochs.
+const FOLD_AGE: Duration = Duration::from_secs(1);
+/// One batch takes so many bytes of deltas, but at least one delta.
+const FOLD_BYTES: usize = 32 << 20;
+/// Rows of an append-only collection are moved to a segment when they take so many bytes or have waited so long: a segment costs two fsyncs.
+const SEGMENT_FOLD_BYTES: usize = 8 << 20;
+const SEGMENT_FOLD_AGE: Duration = Duration::from_secs(30);
+/// The base is flushed when so many bytes of folds, or folds so old, are in memory only.
+const FLUSH_BYTES: u64 = 64 << 20;
+const FLUSH_AGE: Duration = Duration::from_secs(30);
+
+/// What folding remembers.
+#[derive(Debug, Default)]
+pub(super) struct FoldState {
+    /// When the first fold was written that is not flushed.
+    unflushed_since: Option<Duration>,
+}
+
+/// How eagerly to fold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Eagerness {
+    /// What has become old, or all if memory is short.
+    WhenDue,
+    /// All that no hold needs.
+    Now,
+}
+
+impl Collection {
+    /// Moves deltas that are old enough and below every hold into the base; flushes the base now and then, and removes log files that it contains.
+    /// To be called about every second.
+    pub fn fold(&self) -> Result<()> {
+        self.fold_with(Eagerness::WhenDue)
+    }
+
+    /// Moves all deltas below every hold into the base, whatever their age, and makes the base durable.
+    pub fn fold_now(&self) -> Result<()> {
+        self.fold_with(Eagerness::Now)
+    }
+
+    fn fold_with(&self, eagerness: Eagerness) -> Result<()> {
+        let mut fold_state = self.folding.lock();
+        let mut upto = None;
+        while let Some((deltas, meta)) = self.take_foldable(eagerness, &mut upto) {
+            let first_ordinal = deltas[0].links.first_ordinal;
+            let stored = deltas.iter().map(|delta| delta.load(&self.layout)).collect::<Result<Vec<Arc<StoredDelta>>>>()?;
+            match &self.base {
+                Base::Keyed(base) => base.fold(stored, meta)?,
+                Base::Append(base) => base.fold(&stored, first_ordinal)?,
+            }
+            fold_state.unflushed_since.get_or_insert_with(|| self.now());
+            self.drop_folded(meta);
+        }
+        self.flush_base(&mut fold_state, eagerness)?;
+        let on_disk = self.base_durable();
+        let mut log = self.log.lock();
+        // Of a table the log is only where deltas went that memory had no room for: it goes with the deltas.
+        let contained = if self.durable_deltas { on_disk } else { self.state.read().base.epoch };
+        if self.state.read().destroyed { Ok(()) } else { log.remove_through(contained) }
+    }
+
+    /// The next deltas to be folded together, and the base's own words after them. `upto` is where this fold ends, once it has begun.
+    fn take_foldable(&self, eagerness: Eagerness, upto: &mut Option<Epoch>) -> Option<(Vec<Retained>, BaseMeta)> {
+        let now = self.now();
+        let mut state = self.state.write();
+        if state.destroyed {
+            return None;
+        }
+        let held = state.holds.lowest().unwrap_or(Epoch(u64::MAX));
+        let eager = eagerness == Eagerness::Now || self.memory.over_budget();
+        let is_due = |delta: &Retained| eager || delta.sealed_at + FOLD_AGE <= now;
+        let due = state.retained.iter().take_while(|delta| delta.to <= held && is_due(delta)).count();
+        if due == 0 || (upto.is_none() && !eager && !self.is_worth_a_segment(&state, due, now)) {
+            return None;
+        }
+        let end = *upto.get_or_insert(state.retained[due - 1].to);
+        let mut bytes = 0;
+        let batch: Vec<Retained> = state
+            .retained
+            .iter()
+            .take(due)
+            .take_while(|delta| {
+                let fits = delta.to <= end && (bytes == 0 || bytes + delta.bytes <= FOLD_BYTES);
+                bytes += delta.bytes;
+                fits
+            })
+            .cloned()
+            .collect();
+        let last = batch.last()?.to;
+        // From now on no one may ask for what will be gone.
+        state.since = last;
+        let meta = BaseMeta {
+            epoch: last,
+            rows: state.base.rows + batch.iter().map(|delta| delta.growth).sum::<i64>(),
+            watermark_us: batch.iter().rev().find_map(|delta| delta.watermark_us).or(state.base.watermark_us),
+        };
+        Some((batch, meta))
+    }
+
+    /// Keyed bases take anything; a segment should not be too small.
+    fn is_worth_a_segment(&self, state: &State, due: usize, now: Duration) -> bool {
+        let due = || state.retained.iter().take(due);
+        matches!(self.base, Base::Keyed(_))
+            || due().map(|delta| delta.bytes).sum::<usize>() >= SEGMENT_FOLD_BYTES
+            || due().any(|delta| delta.sealed_at + SEGMENT_FOLD_AGE <= now)
+    }
+
+    /// The base contains these deltas now.
+    fn drop_folded(&self, meta: BaseMeta) {
+        let mut state = self.state.write();
+        state.base = meta;
+        while state.retained.front().is_some_and(|delta| delta.to <= meta.epoch) {
+            let folded = state.retained.pop_front().expect("it was just seen");
+            if folded.stored.is_some() {
+                self.memory.shrink(folded.bytes);
+            }
+        }
+    }
+
+    fn flush_base(&self, fold_state: &mut FoldState, eagerness: Eagerness) -> Result<()> {
+        let Base::Keyed(base) = &self.base else { return Ok(()) };
+        let Some(since) = fold_state.unflushed_since else { return Ok(()) };
+        let is_due = eagerness == Eagerness::Now || since + FLUSH_AGE <= self.now() || base.store().unflushed_bytes() >= FLUSH_BYTES;
+        if is_due {
+            base.store().flush()?;
+            fold_state.unflushed_since = None;
+        }
+        Ok(())
+    }
+}

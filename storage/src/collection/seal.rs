@@ -1,0 +1,127 @@
+//! Sealing epochs, and making them durable.
+
+use std::sync::Arc;
+
+use super::{
+    Collection, CollectionKey, State,
+    delta::StoredDelta,
+    delta_log::{DeltaLog, Links},
+    retained::Retained,
+};
+use crate::{
+    epoch::Epoch,
+    error::{Result, StorageError},
+    signed_batch::SignedBatch,
+};
+
+/// Deltas of a collection are not spilled below so many bytes, however short memory is.
+const MIN_RESIDENT_BYTES: usize = 64 << 10;
+
+impl Collection {
+    /// Ends all epochs up to `to` with the changes since `upper`, in any order, and publishes them. An epoch not above `upper` was sealed before
+    /// with the same contents: it is ignored. On an error nothing is sealed.
+    pub fn seal(&self, to: Epoch, batches: Vec<SignedBatch>, watermark_us: Option<(usize, i64)>) -> Result<()> {
+        let mut log = self.log.lock();
+        let (from, links) = {
+            let state = self.state.read();
+            if state.destroyed {
+                return Err(StorageError::Internal(format!("collection {} has been dropped", self.id)));
+            }
+            (state.upper, Links { previous: state.last_change(), first_ordinal: state.next_ordinal })
+        };
+        if to <= from {
+            return Ok(());
+        }
+        let stored = StoredDelta::net(&self.layout, (from, to), batches, watermark_us)?;
+        if stored.delta.batches.is_empty() && watermark_us.is_none() {
+            self.publish(to, None);
+            return Ok(());
+        }
+        let place = if self.durable_deltas { Some(log.append(&stored.delta, links)?) } else { None };
+        let delta = Retained::new(Arc::new(stored), links, self.now(), place);
+        self.memory.grow(delta.bytes);
+        self.publish(to, Some(delta));
+        if self.memory.over_budget() {
+            self.spill(&mut log);
+        }
+        Ok(())
+    }
+
+    /// Ends all epochs up to `to`; nothing has changed in them.
+    pub fn advance(&self, to: Epoch) {
+        let _log = self.log.lock();
+        if self.state.read().upper < to {
+            self.publish(to, None);
+        }
+    }
+
+    fn publish(&self, to: Epoch, delta: Option<Retained>) {
+        let mut state = self.state.write();
+        if let Some(delta) = delta {
+            if self.layout.key == CollectionKey::AppendOnly {
+                state.next_ordinal = delta.end_ordinal();
+            }
+            state.retained.push_back(delta);
+        }
+        state.upper = to;
+        drop(state);
+        self.upper.send_replace(to);
+    }
+
+    /// Makes all that is sealed durable and returns its epoch: the delta log of a view is fsynced, the deltas of a table are folded as far as
+    /// holds allow and the base flushed.
+    pub fn flush(&self) -> Result<Epoch> {
+        if !self.durable_deltas {
+            self.fold_now()?;
+            return Ok(self.upper());
+        }
+        let (upper, sync) = {
+            let mut log = self.log.lock();
+            let (upper, base, destroyed) = {
+                let state = self.state.read();
+                (state.upper, state.base.epoch, state.destroyed)
+            };
+            if destroyed {
+                return Ok(upper);
+            }
+            if log.highest().max(base) < upper {
+                log.append_reached(upper)?;
+            }
+            (upper, log.begin_sync()?)
+        };
+        if let Some(sync) = sync {
+            // Without the lock: epochs are sealed while the disk works.
+            let outcome = sync.run();
+            self.log.lock().end_sync(&sync, outcome)?;
+        }
+        let mut state = self.state.write();
+        state.durable = state.durable.max(upper);
+        Ok(state.durable)
+    }
+
+    /// Drops deltas from memory, oldest first, until the budget is kept. They are read back from the log when needed.
+    fn spill(&self, log: &mut DeltaLog) {
+        let resident = |state: &State| state.retained.iter().position(|delta| delta.stored.is_some());
+        while self.memory.over_budget() && self.memory.used() > MIN_RESIDENT_BYTES {
+            let state = self.state.read();
+            let Some(index) = resident(&state) else { return };
+            let delta = state.retained[index].clone();
+            drop(state);
+            let place = match (&delta.place, &delta.stored) {
+                (Some(place), _) => place.clone(),
+                (None, Some(stored)) => match log.append(&stored.delta, delta.links) {
+                    Ok(place) => place,
+                    Err(error) => return tracing::warn!(collection = self.id, %error, "a delta could not be moved out of memory"),
+                },
+                (None, None) => return,
+            };
+            let mut state = self.state.write();
+            // A fold may have taken it since.
+            if let Some(spilled) = state.retained.iter_mut().find(|retained| retained.to == delta.to && retained.stored.is_some()) {
+                spilled.place = Some(place);
+                spilled.stored = None;
+                self.memory.shrink(spilled.bytes);
+            }
+        }
+    }
+}
