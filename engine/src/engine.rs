@@ -15,13 +15,15 @@ use millpond_storage::{
     checkpoint::Checkpointer,
     collection::{Collection, CollectionKey, CollectionSpec},
     env::Clock,
+    error::StorageError,
     epoch::Epoch,
-    epoch_log::{EpochLog, LogRecord, SignedBatch},
+    epoch_log::{EpochLog, LogRecord},
     memory::MemoryBudget,
     object::ObjectStorage,
     rocks::RocksShared,
-    state_store::{JobStoreSpec, StateBackend},
-    state_table::JobStore,
+    signed_batch::SignedBatch,
+    state_store::StateBackend,
+    state_table::{JobStore, JobStoreSpec},
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::{runtime::Handle, sync::mpsc};
@@ -76,6 +78,8 @@ pub struct Shared {
     late: SideRows,
     bad: SideRows,
     attempts: AtomicU64,
+    /// Number of this start of the server: names that it writes are nobody else's.
+    term: u64,
 }
 
 struct Relation {
@@ -116,8 +120,9 @@ impl Engine {
             && error.kind() != std::io::ErrorKind::NotFound
         {
             let file = scratch.display().to_string();
-            return Err(millpond_storage::error::StorageError::Io { action: "remove", file, source: error }.into());
+            return Err(StorageError::Io { action: "remove", file, source: error }.into());
         }
+        let term = next_term(&config.data_dir.join("term"))?;
         let (log, records) = EpochLog::open(&config.data_dir.join("epoch-log"))?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(config.parallelism.max(1))
@@ -125,7 +130,7 @@ impl Engine {
             .enable_all()
             .build()
             .map_err(|error| EngineError::Retryable(format!("could not start threads: {error}")))?;
-        let rocks = Arc::new(RocksShared::new(config.memory.limit() / 4));
+        let rocks = RocksShared::new(config.memory.limit() / 4);
         let shared = Arc::new(Shared {
             coordinator: Coordinator::new(log, Clock::system()),
             memory: config.memory.clone(),
@@ -137,6 +142,7 @@ impl Engine {
             late: SideRows::default(),
             bad: SideRows::default(),
             attempts: AtomicU64::new(0),
+            term,
         });
         Ok(Arc::new(Self {
             shared,
@@ -188,7 +194,6 @@ impl Engine {
     pub fn start_job(&self, spec: JobSpec) -> Result<Arc<JobHandle>> {
         let spec = Arc::new(spec);
         let fingerprint = crate::graph_text::fingerprint(&spec.graph);
-        let checkpointer = Arc::new(Checkpointer::new(self.shared.config.objects.clone(), spec.id, 1, fingerprint));
         let collection = match &spec.collection {
             Some(wanted) => Some(self.shared.open_job_collection(&spec, wanted)?),
             None => None,
@@ -200,7 +205,7 @@ impl Engine {
             let sink = sink_driver::run(handle.clone(), collection.clone(), factory.clone(), self.shared.coordinator.clone());
             self.shared.runtime.spawn(sink);
         }
-        let driver = Driver { spec, handle: handle.clone(), shared: self.shared.clone(), collection, commands: receiver, checkpointer };
+        let driver = Driver { spec, handle: handle.clone(), shared: self.shared.clone(), collection, commands: receiver, fingerprint };
         self.shared.runtime.spawn(driver.run());
         Ok(handle)
     }
@@ -216,10 +221,13 @@ impl Engine {
         self.shared.coordinator.remove(id);
         let relation = self.shared.relations.write().remove(&id);
         if let Some(relation) = relation {
-            relation.readable.collection.destroy()?;
+            relation.readable.collection.clone().destroy()?;
         }
         if job.is_some() {
-            Checkpointer::new(self.shared.config.objects.clone(), id, 1, 0).remove_all().await?;
+            let objects = &self.shared.config.objects;
+            for name in objects.list(&format!("jobs/{id}/")).await? {
+                objects.delete(&name.name).await?;
+            }
         }
         Ok(())
     }
@@ -323,6 +331,25 @@ impl Engine {
     }
 }
 
+/// Counts the starts of the server in a small file.
+fn next_term(path: &std::path::Path) -> Result<u64> {
+    let file = || path.display().to_string();
+    let failed = |action| move |source| StorageError::Io { action, file: path.display().to_string(), source };
+    let before = match std::fs::read_to_string(path) {
+        Ok(text) => text.trim().parse().map_err(|_| StorageError::Corrupt { file: file(), detail: format!("not a number: {text:?}") })?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+        Err(error) => return Err(failed("read")(error).into()),
+    };
+    let term: u64 = before + 1;
+    let fresh = path.with_extension("new");
+    std::fs::write(&fresh, format!("{term}\n")).map_err(failed("write"))?;
+    std::fs::File::open(&fresh).and_then(|file| file.sync_all()).map_err(failed("fsync"))?;
+    std::fs::rename(&fresh, path).map_err(failed("rename"))?;
+    let directory = path.parent().unwrap_or(std::path::Path::new("."));
+    std::fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed("fsync"))?;
+    Ok(term)
+}
+
 fn not_ready(job: &JobHandle) -> EngineError {
     let (read, expected) = job.backfill();
     EngineError::User {
@@ -359,6 +386,11 @@ impl Shared {
         Arc::new(JobSide { shared: Arc::downgrade(self), job })
     }
 
+    /// The checkpoints of one attempt of a job.
+    pub fn checkpointer(&self, job: u64, fingerprint: u64) -> Arc<Checkpointer> {
+        Arc::new(Checkpointer::new(self.config.objects.clone(), job, self.term, fingerprint))
+    }
+
     /// A fresh state store for one attempt of a job.
     pub fn open_job_store(&self, spec: &JobSpec) -> Result<Arc<JobStore>> {
         let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
@@ -368,7 +400,7 @@ impl Shared {
     }
 
     fn open_collection(&self, id: u64, schema: SchemaRef, key: CollectionKey, durable_deltas: bool) -> Result<Arc<Collection>> {
-        let directory = self.config.data_dir.join("collections");
+        let directory = self.config.data_dir.join("collections").join(id.to_string());
         let spec = CollectionSpec { id, schema, key, directory, durable_deltas };
         Ok(Collection::open(spec, &self.memory, self.rocks.clone())?)
     }
@@ -379,7 +411,6 @@ impl Shared {
         let mut collection = open()?;
         if !collection.published() && collection.upper() > Epoch(0) {
             collection.destroy()?;
-            drop(collection);
             collection = open()?;
         }
         let mut tables = Vec::new();

@@ -20,7 +20,8 @@ use std::{
 use millpond_storage::{
     env::Clock,
     epoch::Epoch,
-    epoch_log::{Binding, EpochLog, LogRecord, SignedBatch},
+    epoch_log::{Binding, EpochLog, LogRecord},
+    signed_batch::SignedBatch,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
@@ -167,14 +168,6 @@ impl Coordinator {
                     }
                     open = open.max(epoch);
                 }
-                LogRecord::Transaction { epoch, changes } => {
-                    for (table, delta) in changes {
-                        if let Some(table) = self.table(table) {
-                            table.append(0, epoch, delta);
-                        }
-                    }
-                    open = open.max(epoch);
-                }
                 LogRecord::Close { epoch, time_us, bindings } => {
                     self.recover_bindings(epoch, bindings)?;
                     last = ClosedEpoch { epoch, time_us };
@@ -230,7 +223,9 @@ impl Coordinator {
         let (epoch, ticket) = {
             let mut open = self.open.lock();
             let epoch = open.epoch;
-            let ticket = self.log.append(&[LogRecord::Transaction { epoch, changes: changes.clone() }]);
+            // One append is one frame: after a crash all of it is there, or nothing.
+            let record = |(table, delta): &(u64, Vec<SignedBatch>)| LogRecord::Dml { epoch, table: *table, delta: delta.clone() };
+            let ticket = self.log.append(&changes.iter().map(record).collect::<Vec<_>>());
             for (table, (id, batches)) in tables.iter().zip(changes) {
                 table.append(transaction, epoch, batches);
                 open.changed.insert(id);

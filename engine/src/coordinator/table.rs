@@ -20,7 +20,7 @@ use millpond_storage::{
     collection::{Collection, CollectionKey, ScanRequest},
     encoding::EncodedRows,
     epoch::Epoch,
-    epoch_log::SignedBatch,
+    signed_batch::SignedBatch,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
@@ -125,7 +125,7 @@ impl TableHandle {
 
 impl Acknowledged {
     fn new(collection: Arc<Collection>, at: Epoch, open: Vec<SignedBatch>) -> Result<Self> {
-        let key_columns = match &collection.spec().key {
+        let key_columns = match collection.key() {
             CollectionKey::Columns(columns) => Some(columns.clone()),
             CollectionKey::WholeRow | CollectionKey::AppendOnly => None,
         };
@@ -195,7 +195,7 @@ impl Acknowledged {
             Overlay::ByKey(overlay) if overlay.is_empty() => return Ok(batch),
             Overlay::ByRow(_) if removed.is_empty() => return Ok(batch),
             Overlay::ByKey(overlay) => {
-                let CollectionKey::Columns(columns) = &self.collection.spec().key else { return Ok(batch) };
+                let CollectionKey::Columns(columns) = self.collection.key() else { return Ok(batch) };
                 let keys = encode_keys(&self.collection, &batch, Some(columns))?;
                 keys.iter().map(|key| !overlay.contains_key(key)).collect()
             }

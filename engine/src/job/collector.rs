@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use millpond_storage::{epoch::Epoch, epoch_log::SignedBatch};
+use millpond_storage::{epoch::Epoch, signed_batch::SignedBatch};
 use parking_lot::Mutex;
 
 use crate::{

@@ -7,9 +7,11 @@ use std::{
 };
 
 use millpond_storage::{
-    checkpoint::{CheckpointReport, Checkpointer, ManifestInput, TaskCheckpoint},
+    checkpoint::{Checkpointer, ManifestInput},
     collection::{Collection, Hold},
     epoch::Epoch,
+    error::StorageError,
+    state_table::TaskCheckpoint,
 };
 use tokio::sync::mpsc;
 
@@ -32,6 +34,8 @@ use crate::{
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 /// Longest pause before a restart.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+/// Pause after a checkpoint that the store refused.
+const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
 /// Failures at the same epoch after which a job is parked.
 const FAILURES_TO_PARK: u32 = 3;
 /// Name of the manifest note that holds the scan positions.
@@ -51,8 +55,8 @@ pub struct Driver {
     pub collection: Option<Arc<Collection>>,
     /// Orders.
     pub commands: mpsc::UnboundedReceiver<JobCommand>,
-    /// The job's checkpoints.
-    pub checkpointer: Arc<Checkpointer>,
+    /// Fingerprint of the graph.
+    pub fingerprint: u64,
 }
 
 enum Ended {
@@ -63,6 +67,7 @@ enum Ended {
 /// State of one attempt.
 struct Attempt {
     running: Running,
+    checkpointer: Arc<Checkpointer>,
     inputs: JobInputs,
     positions: ScanPositions,
     injected: Epoch,
@@ -72,6 +77,7 @@ struct Attempt {
     checkpoint_wanted: bool,
     checkpoint_running: Option<tokio::task::JoinHandle<Result<CheckpointStatus>>>,
     last_checkpoint: Instant,
+    no_checkpoint_before: Instant,
     final_injected: bool,
     ready: bool,
     holds: Vec<Hold>,
@@ -108,7 +114,7 @@ impl Driver {
             }
             tracing::warn!(job = %self.spec.name, %error, epoch = %at, failures = failures.1, "job failed");
             *self.handle.error.lock() = Some(error.to_string());
-            if failures.1 >= FAILURES_TO_PARK || matches!(error, EngineError::Storage(millpond_storage::error::StorageError::Corrupt { .. })) {
+            if failures.1 >= FAILURES_TO_PARK || matches!(error, EngineError::Storage(StorageError::Corrupt { .. })) {
                 self.set_state(JobState::Failed);
                 return;
             }
@@ -185,22 +191,23 @@ impl Driver {
 
     /// Restores and spawns. `None` if the checkpoint says that the job had finished.
     async fn start(&mut self) -> Result<Option<Attempt>> {
-        let restored = self.checkpointer.restore().await?;
+        let checkpointer = self.shared.checkpointer(self.spec.id, self.fingerprint);
+        let restored = checkpointer.restore().await?;
         let inputs = JobInputs::resolve(&self.spec, &self.shared.coordinator, &|id| self.shared.collection(id))?;
         let mut positions = ScanPositions::default();
         let mut injected = Epoch(0);
         if let Some(restored) = &restored {
             injected = restored.epoch();
-            let note = restored.note(POSITIONS_NOTE).unwrap_or("{}");
+            let note = restored.notes().get(POSITIONS_NOTE).map_or("{}", String::as_str);
             positions = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("scan positions: {e}")))?;
             self.handle.sealed.store(injected.0, Ordering::Release);
-            if restored.note(FINISHED_NOTE).is_some() {
+            if restored.notes().contains_key(FINISHED_NOTE) {
                 return Ok(None);
             }
         }
         let store = self.shared.open_job_store(&self.spec)?;
         let state = match &restored {
-            Some(restored) => Some(self.checkpointer.load_into(restored, &store).await?),
+            Some(restored) => Some(checkpointer.load_into(restored, &store).await?),
             None => None,
         };
         // Changes after the checkpoint must stay until the next one is complete.
@@ -227,6 +234,7 @@ impl Driver {
         self.handle.backfill_expected.store(expected, Ordering::Relaxed);
         Ok(Some(Attempt {
             running,
+            checkpointer,
             inputs,
             positions,
             injected,
@@ -236,6 +244,7 @@ impl Driver {
             checkpoint_wanted: false,
             checkpoint_running: None,
             last_checkpoint: Instant::now(),
+            no_checkpoint_before: Instant::now(),
             final_injected: false,
             ready,
             holds,
@@ -384,7 +393,7 @@ impl Driver {
         let upstream: Vec<Arc<Collection>> = attempt.inputs.collections.values().cloned().collect();
         let named = attempt.inputs.collections.keys().map(|id| (*id, barrier.epoch)).collect();
         let manifest = ManifestInput { epoch: barrier.epoch, parts: flight.parts, upstream: named, notes };
-        let (own, checkpointer, handle, job) = (self.collection.clone(), self.checkpointer.clone(), self.handle.clone(), self.spec.id);
+        let (own, checkpointer, job) = (self.collection.clone(), attempt.checkpointer.clone(), self.spec.id);
         let injected_at = flight.injected_at;
         let previous = attempt.checkpoint_running.take();
         attempt.checkpoint_running = Some(self.shared.runtime.spawn(async move {
@@ -397,7 +406,7 @@ impl Driver {
                 tokio::task::spawn_blocking(move || collection.flush()).await.map_err(|e| EngineError::Internal(e.to_string()))??;
             }
             let epoch = manifest.epoch;
-            let report = complete_at_last(&checkpointer, manifest, &handle).await;
+            let report = checkpointer.complete(manifest).await?;
             Ok(CheckpointStatus {
                 job,
                 epoch,
@@ -412,7 +421,10 @@ impl Driver {
 
     /// Answers whether the job has finished.
     fn on_checkpoint(&self, attempt: &mut Attempt, done: Result<CheckpointStatus>) -> Result<bool> {
-        let status = done?;
+        let status = match done {
+            Ok(status) => status,
+            Err(error) => return self.on_failed_checkpoint(attempt, error).map(|()| false),
+        };
         let epoch = status.epoch;
         self.handle.remember_checkpoint(status);
         let mut holds = Vec::new();
@@ -429,6 +441,27 @@ impl Driver {
         }
         self.handle.checkpointed.send_replace(epoch);
         Ok(attempt.final_injected && attempt.in_flight.is_empty())
+    }
+
+    /// The parts of a checkpoint that the store refused go into the next one; the job goes on.
+    fn on_failed_checkpoint(&self, attempt: &mut Attempt, error: EngineError) -> Result<()> {
+        self.handle.remember_checkpoint(CheckpointStatus {
+            job: self.spec.id,
+            epoch: attempt.injected,
+            duration_us: 0,
+            log_bytes: 0,
+            materialized_bytes: 0,
+            error: Some(error.to_string()),
+        });
+        match error {
+            EngineError::Storage(StorageError::Io { .. } | StorageError::ObjectStore { .. }) if !attempt.final_injected => {
+                tracing::warn!(job = %self.spec.name, %error, "checkpoint failed");
+                attempt.checkpoint_wanted = true;
+                attempt.no_checkpoint_before = Instant::now() + CHECKPOINT_RETRY;
+                Ok(())
+            }
+            other => Err(other),
+        }
     }
 
     fn note_progress(&self, attempt: &mut Attempt, epoch: Epoch, closed: ClosedEpoch) {
@@ -455,7 +488,7 @@ impl Attempt {
     fn checkpoint_due(&self, epoch: Epoch, spec: &JobSpec) -> bool {
         let first = !self.ready && self.publishable_at(epoch);
         let due = first || self.checkpoint_wanted || self.last_checkpoint.elapsed() >= spec.options.checkpoint_interval;
-        due && self.checkpoint_running.is_none() && !self.in_flight.iter().any(|flight| flight.barrier.kind.is_checkpoint())
+        due && Instant::now() >= self.no_checkpoint_before && self.checkpoint_running.is_none() && !self.in_flight.iter().any(|flight| flight.barrier.kind.is_checkpoint())
     }
 
     fn changed_upto(&self, epoch: Epoch) -> Result<bool> {
@@ -492,28 +525,6 @@ impl Attempt {
 
     fn drain_passed(&mut self) -> Vec<CollectionPassed> {
         std::iter::from_fn(|| self.running.passed.try_recv().ok()).collect()
-    }
-}
-
-/// Completes a checkpoint, however long the store refuses: its parts hold changes that no later checkpoint repeats. The job goes on meanwhile.
-async fn complete_at_last(checkpointer: &Checkpointer, manifest: ManifestInput, handle: &JobHandle) -> CheckpointReport {
-    let mut pause = FIRST_BACKOFF;
-    loop {
-        let error = match checkpointer.complete(manifest.clone()).await {
-            Ok(report) => return report,
-            Err(error) => error,
-        };
-        tracing::warn!(job = %handle.name, %error, "checkpoint failed, trying again");
-        handle.remember_checkpoint(CheckpointStatus {
-            job: handle.id,
-            epoch: manifest.epoch,
-            duration_us: 0,
-            log_bytes: 0,
-            materialized_bytes: 0,
-            error: Some(error.to_string()),
-        });
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_BACKOFF);
     }
 }
 

@@ -109,7 +109,7 @@ pub struct JobHandle {
     pub name: String,
     /// View or sink.
     pub kind: JobKind,
-    pub(super) commands: mpsc::UnboundedSender<JobCommand>,
+    pub(crate) commands: mpsc::UnboundedSender<JobCommand>,
     pub(super) state: watch::Sender<JobState>,
     pub(super) sealed: AtomicU64,
     pub(super) sealed_time_us: AtomicU64,
@@ -132,7 +132,7 @@ struct Rate {
 }
 
 impl JobHandle {
-    pub(super) fn new(id: u64, name: String, kind: JobKind, commands: mpsc::UnboundedSender<JobCommand>) -> Arc<Self> {
+    pub(crate) fn new(id: u64, name: String, kind: JobKind, commands: mpsc::UnboundedSender<JobCommand>) -> Arc<Self> {
         Arc::new(Self {
             id,
             name,

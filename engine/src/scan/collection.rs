@@ -10,7 +10,7 @@ use arrow::{array::BooleanArray, compute::filter_record_batch, record_batch::Rec
 use millpond_storage::{
     collection::{Collection, CollectionKey, Delta, ScanRequest},
     epoch::Epoch,
-    epoch_log::SignedBatch,
+    signed_batch::SignedBatch,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -110,7 +110,7 @@ impl CollectionReader {
     }
 
     async fn send_watermark(&self, watermark: Option<(usize, i64)>, barrier: Barrier) -> Result<()> {
-        let Some((column, micros)) = watermark.or_else(|| self.collection.watermark()) else { return Ok(()) };
+        let Some((column, micros)) = watermark.or_else(|| self.collection.watermark_us(barrier.epoch)) else { return Ok(()) };
         let Some(column) = self.projection.iter().position(|c| *c == column) else { return Ok(()) };
         let micros = if barrier.kind == BarrierKind::Final { i64::MAX } else { micros };
         self.output.send(Message::Watermark(Watermark { column, micros })).await
@@ -124,7 +124,7 @@ impl CollectionReader {
         }
         // Before the first step there is nothing to change, and an append-only collection is read in order: changes come with the contents.
         let skip = match &self.position.backfill_after {
-            Some(after) => after.is_empty() || matches!(self.collection.spec().key, CollectionKey::AppendOnly),
+            Some(after) => after.is_empty() || matches!(self.collection.key(), CollectionKey::AppendOnly),
             None => false,
         };
         if skip {
@@ -152,7 +152,7 @@ impl CollectionReader {
     }
 
     fn only_read_keys(&self, signed: &SignedBatch, after: &[u8]) -> Result<Option<SignedBatch>> {
-        let columns: Vec<_> = match &self.collection.spec().key {
+        let columns: Vec<_> = match self.collection.key() {
             CollectionKey::Columns(columns) => columns.iter().map(|c| signed.batch.column(*c).clone()).collect(),
             CollectionKey::WholeRow | CollectionKey::AppendOnly => signed.batch.columns().to_vec(),
         };

@@ -282,7 +282,7 @@ impl SourceReader {
         let column = batch.column(position);
         match column.data_type() {
             DataType::Timestamp(_, _) => {
-                Some((column.as_ref(), column.as_primitive::<TimestampMicrosecondType>().values().as_ref(), watermark.delay_us))
+                Some((column.as_ref(), column.as_primitive::<TimestampMicrosecondType>().values().as_ref(), watermark.delay))
             }
             _ => None,
         }

@@ -7,7 +7,7 @@ use arrow::{
     compute::take_record_batch,
     datatypes::SchemaRef,
 };
-use millpond_storage::collection::{Delta, SignedBatch};
+use millpond_storage::{collection::Delta, signed_batch::SignedBatch};
 
 use super::options::SinkChanges;
 use crate::error::{EngineError, Result};

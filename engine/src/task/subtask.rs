@@ -10,9 +10,8 @@ use std::sync::{
 };
 
 use millpond_storage::{
-    checkpoint::TaskCheckpoint,
     epoch::Epoch,
-    state_table::{StateTable, TaskState},
+    state_table::{StateTable, TaskCheckpoint, TaskState},
 };
 use tokio::sync::mpsc;
 

@@ -177,8 +177,10 @@ impl Checkpointer {
             self.load_image(image, store, &restored.object).await?;
         }
         let scratch = store.scratch("restored")?;
-        let parts: Vec<StoredPart> = futures::stream::iter(manifest.log.iter().enumerate())
-            .map(|(index, log)| self.load_part(log, scratch.join(format!("log-{index}"))))
+        // Boxed: the compiler cannot see that a closure over borrowed items makes a future that is Send.
+        let loads: Vec<_> =
+            manifest.log.iter().enumerate().map(|(index, log)| self.load_part(log, scratch.join(format!("log-{index}"))).boxed()).collect();
+        let parts: Vec<StoredPart> = futures::stream::iter(loads)
             .buffered(PARALLEL_DOWNLOADS)
             .try_collect()
             .await?;
@@ -202,12 +204,16 @@ impl Checkpointer {
         }
         let directory = store.image_directory()?;
         let directory: &Path = &directory;
-        futures::stream::iter(&image.files)
-            .map(|file| async move {
-                let bytes = self.objects.get_known(&self.object(&file.object.name), file.object.known).await?;
-                let path = directory.join(&file.file);
+        let load = |file: &'_ ImageObject| {
+            let (name, known, path) = (self.object(&file.object.name), file.object.known, directory.join(&file.file));
+            async move {
+                let bytes = self.objects.get_known(&name, known).await?;
                 blocking(move || std::fs::write(&path, &bytes).map_err(io_error("write", &path))).await
-            })
+            }
+            .boxed()
+        };
+        let loads: Vec<_> = image.files.iter().map(load).collect();
+        futures::stream::iter(loads)
             .buffered(PARALLEL_DOWNLOADS)
             .try_collect::<()>()
             .await?;

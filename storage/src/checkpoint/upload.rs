@@ -93,8 +93,8 @@ impl Uploads {
 impl Checkpointer {
     /// Uploads what waits. Returns how many bytes it was.
     pub(super) async fn upload_logs(&self, uploads: &mut Uploads) -> Result<u64> {
-        let objects: Vec<LogObject> = futures::stream::iter(&uploads.waiting)
-            .map(|waiting| self.upload_part(waiting))
+        let parts: Vec<_> = uploads.waiting.iter().map(|waiting| self.upload_part(waiting).boxed()).collect();
+        let objects: Vec<LogObject> = futures::stream::iter(parts)
             .buffered(PARALLEL_UPLOADS)
             .try_collect()
             .await?;
