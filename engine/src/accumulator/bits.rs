@@ -9,7 +9,7 @@ use arrow::{
 };
 
 use super::{
-    Accumulator, Rows,
+    Accumulator, Rows, resize_states,
     bytes::{get_i64, put_integer},
 };
 use crate::error::Result;
@@ -28,8 +28,8 @@ impl BitXor {
 }
 
 impl Accumulator for BitXor {
-    fn grow(&mut self, slots: usize) {
-        self.states.resize(slots, (0, 0));
+    fn resize(&mut self, slots: usize) {
+        resize_states(&mut self.states, slots, (0, 0));
     }
 
     fn clear(&mut self, slot: u32) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 
 use super::{
-    Accumulator, Rows,
+    Accumulator, Rows, resize_states,
     bytes::{get_i64, put_integer},
 };
 use crate::error::Result;
@@ -24,8 +24,8 @@ impl Boolean {
 }
 
 impl Accumulator for Boolean {
-    fn grow(&mut self, slots: usize) {
-        self.counts.resize(slots, [0; 2]);
+    fn resize(&mut self, slots: usize) {
+        resize_states(&mut self.counts, slots, [0; 2]);
     }
 
     fn clear(&mut self, slot: u32) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, Int64Array};
 
 use super::{
-    Accumulator, Rows,
+    Accumulator, Rows, resize_states,
     bytes::{get_i64, put_integer},
 };
 use crate::error::Result;
@@ -17,8 +17,8 @@ pub(crate) struct Count {
 }
 
 impl Accumulator for Count {
-    fn grow(&mut self, slots: usize) {
-        self.counts.resize(slots, 0);
+    fn resize(&mut self, slots: usize) {
+        resize_states(&mut self.counts, slots, 0);
     }
 
     fn clear(&mut self, slot: u32) {

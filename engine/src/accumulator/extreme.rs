@@ -13,7 +13,7 @@ use arrow::{
 };
 
 use super::{
-    Accumulator, Rows,
+    Accumulator, Rows, resize_states,
     bytes::{corrupt, get_array, get_integer, put_integer},
 };
 use crate::error::{EngineError, Result};
@@ -137,8 +137,8 @@ impl<R: Rank> Extreme<R> {
 }
 
 impl<R: Rank> Accumulator for Extreme<R> {
-    fn grow(&mut self, slots: usize) {
-        self.ranks.resize(slots, None);
+    fn resize(&mut self, slots: usize) {
+        resize_states(&mut self.ranks, slots, None);
     }
 
     fn clear(&mut self, slot: u32) {

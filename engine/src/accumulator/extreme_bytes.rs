@@ -3,13 +3,15 @@
 //! For `max` the codec is a descending one, so that the wanted value always has the smallest bytes. Where rows are deleted, the values
 //! themselves are a multiset in a state table, and `operator/aggregate` puts the head of it here.
 
-use arrow::array::{Array, ArrayRef, new_null_array};
-use arrow::compute::interleave;
-use arrow::datatypes::DataType;
-use millpond_storage::encoding::{KeyCodec, SortColumn};
+use arrow::{
+    array::{Array, ArrayRef, new_null_array},
+    compute::interleave,
+    datatypes::DataType,
+};
+use millpond_storage::encoding::key::{KeyCodec, SortColumn};
 
 use super::{
-    Accumulator, Rows,
+    Accumulator, Rows, resize_states,
     bytes::{get_array, get_bytes, put_bytes},
 };
 use crate::error::Result;
@@ -59,8 +61,8 @@ impl ExtremeBytes {
 }
 
 impl Accumulator for ExtremeBytes {
-    fn grow(&mut self, slots: usize) {
-        self.heads.resize(slots, None);
+    fn resize(&mut self, slots: usize) {
+        resize_states(&mut self.heads, slots, None);
     }
 
     fn clear(&mut self, slot: u32) {

@@ -9,7 +9,7 @@ use arrow::{
 };
 
 use super::{
-    Accumulator, Rows,
+    Accumulator, Rows, resize_states,
     bytes::{get_i64, put_integer},
     exact_sum::ExactSum,
 };
@@ -53,8 +53,8 @@ fn overflow() -> EngineError {
 }
 
 impl Accumulator for FloatSum {
-    fn grow(&mut self, slots: usize) {
-        self.states.resize(slots, State::default());
+    fn resize(&mut self, slots: usize) {
+        resize_states(&mut self.states, slots, State::default());
     }
 
     fn clear(&mut self, slot: u32) {

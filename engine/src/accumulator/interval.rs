@@ -11,7 +11,7 @@ use arrow::{
 };
 
 use super::{
-    Accumulator, Rows,
+    Accumulator, Rows, resize_states,
     bytes::{get_i64, get_integer, put_integer},
     numeric::out_of_range,
 };
@@ -69,8 +69,8 @@ impl IntervalSum {
 }
 
 impl Accumulator for IntervalSum {
-    fn grow(&mut self, slots: usize) {
-        self.states.resize(slots, State::default());
+    fn resize(&mut self, slots: usize) {
+        resize_states(&mut self.states, slots, State::default());
     }
 
     fn clear(&mut self, slot: u32) {

@@ -25,7 +25,7 @@ use arrow::{
     buffer::{BooleanBuffer, NullBuffer},
 };
 
-pub(crate) use build::{Plan, plan};
+pub(crate) use build::{CallState, call_state};
 pub(crate) use extreme_bytes::ExtremeBytes;
 pub(crate) use ordered::OrderedValues;
 
@@ -33,8 +33,8 @@ use crate::error::Result;
 
 /// Columns of per-group state of one aggregate call.
 pub(crate) trait Accumulator: Send {
-    /// Makes room for slots below `slots`; new ones are empty.
-    fn grow(&mut self, slots: usize);
+    /// Makes room for exactly the slots below `slots`; new ones are empty.
+    fn resize(&mut self, slots: usize);
 
     /// Empties a slot.
     fn clear(&mut self, slot: u32);
@@ -90,6 +90,14 @@ impl Rows<'_> {
                 valid.set_indices().for_each(|row| f(row, self.slots[row] as usize, i64::from(signs[row])));
             }
         }
+    }
+}
+
+/// Gives a column exactly `slots` entries, and memory back when it has become much shorter.
+fn resize_states<T: Clone>(states: &mut Vec<T>, slots: usize, empty: T) {
+    states.resize(slots, empty);
+    if states.capacity() / 4 > slots {
+        states.shrink_to(slots * 2);
     }
 }
 

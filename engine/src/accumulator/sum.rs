@@ -9,7 +9,7 @@ use arrow::{
 };
 
 use super::{
-    Accumulator, Rows,
+    Accumulator, Rows, resize_states,
     bytes::{corrupt, get_array, get_i64, get_integer, put_integer},
     numeric::{numeric_overflow, quotient, scale_of, to_output},
 };
@@ -160,8 +160,8 @@ impl FromArgument for i256 {
 }
 
 impl<T: FromArgument> Accumulator for Sum<T> {
-    fn grow(&mut self, slots: usize) {
-        self.states.resize(slots, State::default());
+    fn resize(&mut self, slots: usize) {
+        resize_states(&mut self.states, slots, State::default());
     }
 
     fn clear(&mut self, slot: u32) {

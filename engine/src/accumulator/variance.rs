@@ -13,7 +13,7 @@ use arrow::{
 };
 
 use super::{
-    Accumulator, Rows,
+    Accumulator, Rows, resize_states,
     bytes::{corrupt, get_array, get_i64, put_integer},
     exact_sum::ExactSum,
     numeric::{numeric_overflow, quotient, scale_of, to_double, to_output},
@@ -103,8 +103,8 @@ fn square_root(value: i256) -> i256 {
 }
 
 impl Accumulator for ExactVariance {
-    fn grow(&mut self, slots: usize) {
-        self.states.resize(slots, ExactState::default());
+    fn resize(&mut self, slots: usize) {
+        resize_states(&mut self.states, slots, ExactState::default());
     }
 
     fn clear(&mut self, slot: u32) {
@@ -219,8 +219,8 @@ fn subtract(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
 }
 
 impl Accumulator for FloatVariance {
-    fn grow(&mut self, slots: usize) {
-        self.states.resize(slots, FloatState::default());
+    fn resize(&mut self, slots: usize) {
+        resize_states(&mut self.states, slots, FloatState::default());
     }
 
     fn clear(&mut self, slot: u32) {
@@ -266,7 +266,6 @@ impl Accumulator for FloatVariance {
     }
 
     fn memory_bytes(&self) -> usize {
-        let heap = |state: &FloatState| state.sum.heap_bytes() + state.squares.heap_bytes();
-        self.states.capacity() * size_of::<FloatState>() + self.states.iter().map(heap).sum::<usize>()
+        self.states.capacity() * size_of::<FloatState>()
     }
 }

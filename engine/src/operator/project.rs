@@ -9,10 +9,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use arrow::{
     array::{Array, ArrayRef, new_null_array},
     compute::cast,
-    datatypes::{DataType, Int64Type, SchemaRef, TimeUnit},
+    datatypes::{DataType, SchemaRef},
     record_batch::{RecordBatch, RecordBatchOptions},
 };
-use arrow::array::AsArray;
 use datafusion::physical_expr::{expressions::Column, utils::collect_columns};
 
 use crate::{
@@ -21,7 +20,7 @@ use crate::{
     expression::{Evaluator, keep_rows},
     graph::Expression,
     message::Watermark,
-    operator::{Operator, Output, Progress},
+    operator::{Operator, Output, Progress, event_time::micros},
 };
 
 /// See the module.
@@ -109,8 +108,7 @@ fn array_to_micros(array: &ArrayRef) -> Result<Option<i64>> {
     if array.is_null(0) || !matches!(array.data_type(), DataType::Date32 | DataType::Timestamp(_, _)) {
         return Ok(None);
     }
-    let time = cast(array, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
-    Ok(Some(cast(&time, &DataType::Int64)?.as_primitive::<Int64Type>().value(0)))
+    Ok(Some(micros(array)?.value(0)))
 }
 
 #[cfg(test)]
