@@ -150,7 +150,7 @@ impl Aggregate {
             let emitted = exists(self, *slot);
             self.groups.settle(*slot, emitted);
             if !emitted && self.groups.rows[*slot as usize] == 0 {
-                self.remove_group(*slot, false);
+                self.remove_group(*slot, false)?;
             }
         }
         Ok(())
@@ -233,7 +233,7 @@ impl Aggregate {
                 for key in keys.iter() {
                     self.groups.states.delete(key);
                     if let Some(values) = &mut self.values {
-                        values.delete_group(key);
+                        values.delete_group(key)?;
                     }
                 }
             }
@@ -247,8 +247,7 @@ impl Aggregate {
             let present: Vec<u32> = slots.iter().copied().filter(|slot| self.groups.rows[*slot as usize] > 0).collect();
             self.emit_rows(&[], &present, &[], out)?;
         }
-        slots.iter().for_each(|slot| self.remove_group(*slot, true));
-        Ok(())
+        slots.iter().try_for_each(|slot| self.remove_group(*slot, true))
     }
 
     /// Forwards watermarks, after the rows they allow to forget.

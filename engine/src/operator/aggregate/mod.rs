@@ -177,10 +177,8 @@ impl Aggregate {
         let columns = chunk.batch().columns();
         let Scratch { slots, signs, groups, .. } = &mut self.scratch;
         signs.clear();
-        let signs = chunk.ops().map(|ops| {
-            signs.extend(ops.iter().map(|op| op.sign()));
-            signs.as_slice()
-        });
+        signs.extend(chunk.ops().unwrap_or_default().iter().map(|op| op.sign()));
+        let signs = chunk.ops().map(|_| signs.as_slice());
         let filters = filters_of(&self.routes, columns);
         let rows = Rows { slots, signs, selected: None };
         let counts = &mut self.groups.rows;
@@ -222,7 +220,7 @@ impl Aggregate {
     }
 
     /// Removes a group from memory and from the state tables. Where it died for lack of rows, its sets of values are empty already.
-    fn remove_group(&mut self, slot: u32, with_values: bool) {
+    fn remove_group(&mut self, slot: u32, with_values: bool) -> Result<()> {
         let key = self.groups.map.key(slot);
         if let Some(timers) = &mut self.timers {
             let time = self.groups.times[slot as usize];
@@ -231,9 +229,10 @@ impl Aggregate {
             }
         }
         if let Some(values) = self.values.as_mut().filter(|_| with_values) {
-            values.delete_group(key);
+            values.delete_group(key)?;
         }
         self.groups.remove(slot);
+        Ok(())
     }
 }
 

@@ -6,7 +6,6 @@ use millpond_storage::{
         EncodedRows,
         key::KeyCodec,
     },
-    key_group::key_group_range,
 };
 
 use super::{
@@ -63,7 +62,7 @@ impl Aggregate {
         let timers = match time_position {
             None => None,
             Some(_) => {
-                let groups = key_group_range(context.subtask, context.parallelism);
+                let groups = context.state.key_groups();
                 Some(Timers::new(context.state.range_table(ids.table(3))?, groups))
             }
         };

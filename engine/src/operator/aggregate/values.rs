@@ -305,8 +305,8 @@ impl Values {
     }
 
     /// Removes all sets of a group.
-    pub(super) fn delete_group(&mut self, key: &[u8]) {
-        self.table.delete_prefix(key);
+    pub(super) fn delete_group(&mut self, key: &[u8]) -> Result<()> {
+        Ok(self.table.delete_prefix(key)?)
     }
 }
 

@@ -10,7 +10,6 @@ use datafusion::{
 };
 use millpond_storage::{
     encoding::{key::KeyCodec, row::RowCodec},
-    key_group::key_group_range,
 };
 
 use super::{
@@ -144,7 +143,7 @@ impl SidePlan<'_> {
         let rows = stores_rows.then(|| context.state.range_table(table(0))).transpose()?;
         let counted = other_kept != Kept::No && !by_condition;
         let weights = counted.then(|| context.state.point_table(table(1))).transpose()?;
-        let groups = key_group_range(context.subtask, context.parallelism);
+        let groups = context.state.key_groups();
         // Counts per key may die with a row only if all rows of the key die with it.
         let expires = expires.filter(|(column, _)| stores_rows && weights.is_none() || keys.contains(column));
         let expiry = match expires {

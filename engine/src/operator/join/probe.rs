@@ -103,32 +103,41 @@ impl Join {
         let matches = vec![0; if side.kept == Kept::No { 0 } else { chunk.num_rows() }];
         let turns = vec![Turn::None; count];
         let mut work = Work { port, chunk, keys, key_of_row, rows, starts, turns, matches, next_key: 0, after: None };
-        self.load(&work)?;
+        self.load_weights(&work)?;
         self.count_by_key(&mut work)?;
+        self.load_rows(&work)?;
         self.work = Some(work);
         Ok(())
     }
 
-    fn load(&mut self, work: &Work) -> Result<()> {
-        let (port, keys) = (work.port, work.keys.keys());
-        let (scans, stores_weighted) = (self.scans(), matches!(self.sides[port].layout, Layout::Weighted));
-        if let Some(rows) = self.sides[other(port)].rows.as_mut().filter(|_| scans) {
-            rows.load(keys)?;
-        }
-        if let Some(rows) = self.sides[port].rows.as_mut().filter(|_| stores_weighted) {
-            rows.load(keys)?;
-        }
-        for side in &mut self.sides {
-            if let Some(weights) = &mut side.weights {
-                weights.load(keys)?;
-            }
+    fn load_weights(&mut self, work: &Work) -> Result<()> {
+        for weights in self.sides.iter_mut().filter_map(|side| side.weights.as_mut()) {
+            weights.load(work.keys.keys())?;
         }
         Ok(())
     }
 
-    /// Whether the other side's rows are looked at for every key.
-    fn scans(&self) -> bool {
-        self.pairs || self.condition.is_some() || self.sides.iter().any(|side| side.kept != Kept::No && side.rows.is_some())
+    fn load_rows(&mut self, work: &Work) -> Result<()> {
+        let (port, keys, crosses) = (work.port, work.keys.keys(), self.crosses());
+        if let Some(rows) = &mut self.sides[other(port)].rows {
+            if crosses {
+                rows.load(keys)?;
+            } else {
+                let turned = keys.iter().zip(&work.turns).filter(|(_, turn)| **turn != Turn::None);
+                rows.load(&turned.map(|(key, _)| key).collect())?;
+            }
+        }
+        let side = &mut self.sides[port];
+        if let (Some(rows), Layout::Weighted) = (&mut side.rows, side.layout) {
+            rows.load(keys)?;
+        }
+        Ok(())
+    }
+
+    /// Whether every row of the chunk meets every stored row under its key; if not, only keys matter that get their first row or lose
+    /// their last.
+    fn crosses(&self) -> bool {
+        self.pairs || self.condition.is_some()
     }
 
     /// Without a condition, weights per key say which rows match: those of the chunk, and those of the other side whose key gets its first
@@ -197,7 +206,7 @@ impl Join {
     /// Gathers candidates for the next keys. Returns whether there are any.
     fn gather(&mut self, work: &mut Work) -> Result<bool> {
         let side = &self.sides[other(work.port)];
-        let crosses = self.pairs || self.condition.is_some();
+        let crosses = self.crosses();
         let keeps_places = side.counts_matches;
         self.candidates.clear();
         if side.rows.is_none() {
@@ -209,8 +218,8 @@ impl Join {
                 work.next_key += 1;
                 continue;
             }
-            let partners = if crosses { work.rows_of(number) } else { &[] };
             let mut after = work.after.take();
+            let partners = if crosses { work.rows_of(number) } else { &[] };
             let key = work.keys.keys().row(number);
             let found = self.candidates.scan(side, number as u32, key, partners, keeps_places, &mut after)?;
             work.after = after;
