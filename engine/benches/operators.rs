@@ -146,7 +146,7 @@ impl Bench {
             directory: directory.path().join("state"),
             backend: StateBackend::RocksDb,
             budget: budget.clone(),
-            shared: Arc::new(RocksShared::new(64 << 20)),
+            shared: RocksShared::new(64 << 20),
         });
         let state = TaskState::new(store.expect("a store"), 0, 0..256, None).expect("state");
         let node = OperatorNode {

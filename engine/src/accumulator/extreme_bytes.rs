@@ -89,7 +89,10 @@ impl Accumulator for ExtremeBytes {
         let places: Vec<(usize, usize)> = slots
             .iter()
             .map(|slot| match self.head(*slot) {
-                Some(_) => (0, std::mem::replace(&mut next, next + 1)),
+                Some(_) => {
+                    next += 1;
+                    (0, next - 1)
+                }
                 None => (1, 0),
             })
             .collect();

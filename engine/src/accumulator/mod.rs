@@ -27,7 +27,7 @@ use arrow::{
 
 pub(crate) use build::{CallState, call_state};
 pub(crate) use extreme_bytes::ExtremeBytes;
-pub(crate) use ordered::OrderedValues;
+pub(crate) use ordered::{Entries, OrderedValues};
 
 use crate::error::Result;
 

@@ -90,7 +90,7 @@ fn square_root(value: i256) -> i256 {
     }
     let two = i256::from_i128(2);
     let bits = 256 - value.leading_zeros();
-    let mut root = i256::ONE.wrapping_shl(bits.div_ceil(2));
+    let mut root = i256::ONE << bits.div_ceil(2) as u8;
     loop {
         let next = root.wrapping_add(value.wrapping_div(root)).wrapping_div(two);
         if next >= root {

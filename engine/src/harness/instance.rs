@@ -68,7 +68,7 @@ fn open_store(directory: &tempfile::TempDir, budget: &MemoryBudget, generation: 
         directory: directory.path().join(generation.to_string()),
         backend: StateBackend::Memory,
         budget: budget.clone(),
-        shared: Arc::new(RocksShared::new(8 << 20)),
+        shared: RocksShared::new(8 << 20),
     };
     JobStore::open(spec).expect("a store can be opened")
 }

@@ -9,7 +9,7 @@ mod aggregate;
 mod build;
 mod discard;
 mod distinct_keys;
-mod event_time;
+pub(crate) mod event_time;
 mod filter;
 mod hop_window;
 mod join;

@@ -206,7 +206,7 @@ impl Aggregate {
         received.filter(|received| *received > self.applied)
     }
 
-    fn due_stage(&self) -> Stage {
+    fn due_stage(&mut self) -> Stage {
         match self.closing() {
             Some(below) => Stage::Due { slots: self.groups.due(below), next: 0 },
             None => Stage::Watermarks,

@@ -216,9 +216,33 @@ impl Side {
         tables.extend(self.rows.as_mut().map(|table| table as &mut dyn StateTable));
         tables.extend(self.weights.as_mut().map(|table| table as &mut dyn StateTable));
         tables.extend(self.expiry.as_mut().map(Expiry::table));
-        if let Layout::Numbered { numbers, .. } = &mut self.layout {
-            tables.push(numbers);
-        }
+        tables.extend(self.numbers.as_mut().map(|numbers| &mut numbers.table as &mut dyn StateTable));
         tables
     }
+}
+
+fn put_numbered(table: &mut RangeTable, key: &[u8], suffix: &[u8], row: &[u8], matches: Option<i64>, value: &mut Vec<u8>) {
+    let Some(matches) = matches else {
+        table.put(key, suffix, row);
+        return;
+    };
+    put_integer(value, matches.into());
+    value.extend_from_slice(row);
+    table.put(key, suffix, value);
+}
+
+/// Changes the weight of a row. Returns whether it was not there before and is now.
+fn put_weighted(table: &mut RangeTable, key: &[u8], row: &[u8], sign: i64, matches: Option<i64>, value: &mut Vec<u8>) -> Result<bool> {
+    let before = table.get(key, row)?.map_or(Ok(0), |value| get_i64(&mut &*value))?;
+    let after = before + sign;
+    if after == 0 {
+        table.delete(key, row);
+        return Ok(false);
+    }
+    put_integer(value, after.into());
+    if let Some(matches) = matches {
+        put_integer(value, matches.into());
+    }
+    table.put(key, row, value);
+    Ok(before == 0)
 }
