@@ -26,10 +26,9 @@ use millpond_engine::{
 };
 use millpond_storage::{
     epoch::Epoch,
-    job_store::{JobStore, JobStoreSpec, StateBackend},
     memory::MemoryBudget,
     rocks::RocksShared,
-    task_state::TaskState,
+    state_table::{JobStore, JobStoreSpec, StateBackend, TaskState},
 };
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 

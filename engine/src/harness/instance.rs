@@ -7,12 +7,11 @@ use millpond_storage::{
     checkpoint::{Checkpointer, ManifestInput, RestoredState},
     encoding::{EncodedRows, key::KeyCodec},
     epoch::Epoch,
-    job_store::{JobStore, JobStoreSpec, StateBackend},
     key_group::key_group_range,
     memory::MemoryBudget,
     object::ObjectStorage,
     rocks::RocksShared,
-    task_state::{TaskCheckpoint, TaskState},
+    state_table::{JobStore, JobStoreSpec, StateBackend, TaskCheckpoint, TaskState},
 };
 
 use crate::{

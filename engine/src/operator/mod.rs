@@ -26,8 +26,7 @@ use arrow::datatypes::SchemaRef;
 use millpond_storage::{
     epoch::Epoch,
     memory::MemoryBudget,
-    state_table::StateTable,
-    task_state::TaskState,
+    state_table::{StateTable, TaskState},
 };
 
 pub use build::build;
