@@ -28,7 +28,8 @@ use millpond_storage::{
     epoch::Epoch,
     memory::MemoryBudget,
     rocks::RocksShared,
-    state_table::{JobStore, JobStoreSpec, StateBackend, TaskState},
+    state_store::StateBackend,
+    state_table::{JobStore, JobStoreSpec, TaskState},
 };
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
@@ -156,8 +157,7 @@ impl Bench {
             properties: StreamProperties::default(),
         };
         let epoch_time_us = Arc::new(AtomicI64::new(0));
-        let mut context =
-            OperatorContext { state, side: Arc::new(Nowhere), budget, epoch_time_us, subtask: 0, parallelism: 1, inputs };
+        let mut context = OperatorContext { state, side: Arc::new(Nowhere), budget, epoch_time_us, subtask: 0, parallelism: 1, inputs };
         let operator = build(&node, &mut context).expect("an operator");
         Self { operator, context, out: Output::with_room(4096), emitted: Vec::new(), rows_out: 0, epoch: 0, _directory: directory }
     }
@@ -219,7 +219,12 @@ fn measure(name: &str, bench: &mut Bench, chunks: &[(usize, Chunk)], time: Optio
     }
     bench.barrier();
     let seconds = start.elapsed().as_secs_f64();
-    println!("{name:32} {:8.2} M rows/s in, {:8.2} M rows out, {:6.0} MiB", rows as f64 / seconds / 1e6, bench.rows_out as f64 / 1e6, bench.context.budget.used() as f64 / 1048576.0);
+    println!(
+        "{name:32} {:8.2} M rows/s in, {:8.2} M rows out, {:6.0} MiB",
+        rows as f64 / seconds / 1e6,
+        bench.rows_out as f64 / 1e6,
+        bench.context.budget.used() as f64 / 1048576.0
+    );
 }
 
 fn call(function: AggregateFunction, arguments: &[usize], filter: Option<usize>, output: DataType) -> AggregateCall {
@@ -231,7 +236,13 @@ fn distinct(mut call: AggregateCall) -> AggregateCall {
     call
 }
 
-fn aggregate(input: &SchemaRef, group_by: &[usize], calls: Vec<AggregateCall>, append_only: bool, expiry: Option<usize>) -> (OperatorSpec, SchemaRef) {
+fn aggregate(
+    input: &SchemaRef,
+    group_by: &[usize],
+    calls: Vec<AggregateCall>,
+    append_only: bool,
+    expiry: Option<usize>,
+) -> (OperatorSpec, SchemaRef) {
     let groups = group_by.iter().map(|column| input.field(*column).clone());
     let results = calls.iter().enumerate().map(|(number, call)| Field::new(format!("a{number}"), call.output.clone(), true));
     let schema = Arc::new(Schema::new(groups.chain(results).collect::<Vec<_>>()));
@@ -243,7 +254,15 @@ fn wanted(name: &str) -> bool {
     std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).all(|filter| name.contains(&filter))
 }
 
-fn run_aggregate(name: &str, input: &SchemaRef, group_by: &[usize], calls: Vec<AggregateCall>, append_only: bool, chunks: &[Chunk], budget: usize) {
+fn run_aggregate(
+    name: &str,
+    input: &SchemaRef,
+    group_by: &[usize],
+    calls: Vec<AggregateCall>,
+    append_only: bool,
+    chunks: &[Chunk],
+    budget: usize,
+) {
     if !wanted(name) {
         return;
     }
@@ -303,13 +322,26 @@ fn aggregates(chunks: &[Chunk]) {
     run_aggregate("count by bid (new), 16 MiB", &input, &[0, 1, 2], vec![count()], true, chunks, 16 << 20);
     run_aggregate("q15 distinct global", &input, &[], q15_calls(), true, chunks, big);
     run_aggregate("q16 distinct by channel", &input, &[3], q15_calls(), true, chunks, big);
-    run_aggregate("min max global, deletes", &input, &[], vec![call(AggregateFunction::Min, &[2], None, DataType::Int64), call(AggregateFunction::Max, &[2], None, DataType::Int64)], false, &with_deletes(chunks), big);
+    run_aggregate(
+        "min max global, deletes",
+        &input,
+        &[],
+        vec![call(AggregateFunction::Min, &[2], None, DataType::Int64), call(AggregateFunction::Max, &[2], None, DataType::Int64)],
+        false,
+        &with_deletes(chunks),
+        big,
+    );
     if wanted("q5 hop window") {
         let mut columns: Vec<Field> = input.fields().iter().map(|field| field.as_ref().clone()).collect();
         columns.extend(["window_start", "window_end"].map(|name| Field::new(name, timestamp(), true)));
         let windows = Arc::new(Schema::new(columns));
         let second = 1_000_000;
-        let spec = OperatorSpec::HopWindow { time_column: 4, slide: WindowStep::Micros(2 * second), size: WindowStep::Micros(10 * second), offset_us: 0 };
+        let spec = OperatorSpec::HopWindow {
+            time_column: 4,
+            slide: WindowStep::Micros(2 * second),
+            size: WindowStep::Micros(10 * second),
+            offset_us: 0,
+        };
         let mut hop = Bench::new(spec, vec![input.clone()], windows.clone(), big);
         let mut hopped = Vec::new();
         let start = Instant::now();
@@ -325,10 +357,12 @@ fn aggregates(chunks: &[Chunk]) {
 }
 
 fn join_spec(kind: JoinKind, with_condition: bool, append_only: bool) -> (JoinSpec, SchemaRef, Vec<SchemaRef>) {
-    let auctions = schema_of(&[("id", DataType::Int64), ("item", DataType::Utf8View), ("date_time", timestamp()), ("expires", timestamp())]);
+    let auctions =
+        schema_of(&[("id", DataType::Int64), ("item", DataType::Utf8View), ("date_time", timestamp()), ("expires", timestamp())]);
     let bids = bid_schema();
     let fields: Vec<Field> = auctions.fields().iter().chain(bids.fields()).map(|field| field.as_ref().clone()).collect();
-    let joined = Schema::new(fields.iter().enumerate().map(|(number, field)| field.clone().with_name(format!("c{number}"))).collect::<Vec<_>>());
+    let joined =
+        Schema::new(fields.iter().enumerate().map(|(number, field)| field.clone().with_name(format!("c{number}"))).collect::<Vec<_>>());
     let physical = binary(col("c8", &joined).expect("a column"), BinaryOperator::GtEq, col("c2", &joined).expect("a column"), &joined);
     let physical = physical.expect("an expression");
     let condition = with_condition.then(|| Expression { text: physical.to_string(), physical });

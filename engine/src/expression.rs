@@ -95,8 +95,7 @@ impl Evaluator {
 
     fn evaluate_by_halves(&self, batch: &RecordBatch) -> Result<Evaluated> {
         let rows = batch.num_rows();
-        let mut pieces =
-            Pieces { columns: vec![Vec::new(); self.types.len()], kept: BooleanBufferBuilder::new(rows), refused: 0 };
+        let mut pieces = Pieces { columns: vec![Vec::new(); self.types.len()], kept: BooleanBufferBuilder::new(rows), refused: 0 };
         if rows > 1 {
             let half = rows / 2;
             self.halve(&batch.slice(0, half), &mut pieces)?;

@@ -18,7 +18,10 @@ use millpond_storage::{
     key_group::{key_group, subtask_of},
 };
 
-use self::{checks::Checks, instance::{Instance, Place}};
+use self::{
+    checks::Checks,
+    instance::{Instance, Place},
+};
 use crate::{
     chunk::{Chunk, Op},
     graph::{NodeInput, OperatorNode, OperatorSpec, StreamProperties},
@@ -27,10 +30,10 @@ use crate::{
 };
 
 /// Rows with their multiplicities.
-pub type Contents = BTreeMap<String, i64>;
+pub(crate) type Contents = BTreeMap<String, i64>;
 
 /// See the module.
-pub struct Harness {
+pub(crate) struct Harness {
     node: OperatorNode,
     inputs: Vec<SchemaRef>,
     settings: Settings,
@@ -45,13 +48,13 @@ pub struct Harness {
 
 /// How a bench is set up.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Subtasks.
-    pub parallelism: usize,
+    pub(crate) parallelism: usize,
     /// Bytes of the memory budget.
-    pub budget_bytes: usize,
+    pub(crate) budget_bytes: usize,
     /// Rows after which the output is full.
-    pub room: usize,
+    pub(crate) room: usize,
 }
 
 impl Default for Settings {
@@ -62,7 +65,7 @@ impl Default for Settings {
 
 /// Rows that the operator refused.
 #[derive(Debug, Default)]
-pub struct Refused {
+pub(crate) struct Refused {
     late: Mutex<Vec<String>>,
     bad: Mutex<Vec<String>>,
 }
@@ -78,14 +81,14 @@ impl SideOutput for Refused {
 }
 
 /// A node of a graph for a test: `spec` over one input per port.
-pub fn node(spec: OperatorSpec, ports: usize, schema: SchemaRef) -> OperatorNode {
+pub(crate) fn node(spec: OperatorSpec, ports: usize, schema: SchemaRef) -> OperatorNode {
     let inputs = (0..ports).map(NodeInput::Exchange).collect();
     OperatorNode { id: 3, spec, inputs, schema, properties: StreamProperties::default() }
 }
 
 impl Harness {
     /// A bench for a node whose ports have the columns of `inputs`.
-    pub fn new(node: OperatorNode, inputs: Vec<SchemaRef>, settings: Settings) -> Self {
+    pub(crate) fn new(node: OperatorNode, inputs: Vec<SchemaRef>, settings: Settings) -> Self {
         let place = Place::new(settings.budget_bytes);
         let side = Arc::new(Refused::default());
         let checks = Checks::new(&node.schema);
@@ -116,13 +119,13 @@ impl Harness {
     }
 
     /// Feeds a chunk in text form.
-    pub fn push(&mut self, port: usize, text: &str) {
+    pub(crate) fn push(&mut self, port: usize, text: &str) {
         let chunk = Chunk::parse(&self.inputs[port], text).expect("a test's chunk is well-formed");
         self.push_chunk(port, chunk);
     }
 
     /// Feeds a chunk, each row to the subtask that owns its key.
-    pub fn push_chunk(&mut self, port: usize, chunk: Chunk) {
+    pub(crate) fn push_chunk(&mut self, port: usize, chunk: Chunk) {
         let parallelism = self.instances.len();
         let keys = (parallelism > 1).then(|| self.distribution_keys(port, &chunk));
         for subtask in 0..parallelism {
@@ -153,7 +156,7 @@ impl Harness {
     }
 
     /// Feeds a watermark to every subtask.
-    pub fn watermark(&mut self, port: usize, column: usize, micros: i64) {
+    pub(crate) fn watermark(&mut self, port: usize, column: usize, micros: i64) {
         for subtask in 0..self.instances.len() {
             let emitted = self.instances[subtask].on_watermark(port, Watermark { column, micros }, self.settings.room);
             self.take(subtask, emitted);
@@ -161,7 +164,7 @@ impl Harness {
     }
 
     /// Ends the epoch; gives its consolidated changes, one per line, in order.
-    pub fn barrier(&mut self) -> String {
+    pub(crate) fn barrier(&mut self) -> String {
         self.epoch += 1;
         let barrier = Barrier { epoch: Epoch(self.epoch), time_us: 0, kind: BarrierKind::Epoch };
         for subtask in 0..self.instances.len() {
@@ -177,7 +180,7 @@ impl Harness {
     }
 
     /// Takes a checkpoint now, also in mid-epoch, and goes on from it with another parallelism.
-    pub fn restart(&mut self, parallelism: usize) {
+    pub(crate) fn restart(&mut self, parallelism: usize) {
         self.epoch += 1;
         let parts = self.instances.iter_mut().map(|instance| instance.snapshot(Epoch(self.epoch))).collect();
         self.instances.clear();
@@ -204,22 +207,22 @@ impl Harness {
     }
 
     /// The output as of the last barrier.
-    pub fn contents(&self) -> &Contents {
+    pub(crate) fn contents(&self) -> &Contents {
         &self.contents
     }
 
     /// The watermark last emitted under a column, the minimum over the subtasks.
-    pub fn emitted_watermark(&self, column: usize) -> Option<i64> {
+    pub(crate) fn emitted_watermark(&self, column: usize) -> Option<i64> {
         self.checks.watermark(column, self.instances.len())
     }
 
     /// Rows refused as late so far.
-    pub fn late(&self) -> Vec<String> {
+    pub(crate) fn late(&self) -> Vec<String> {
         self.side.late.lock().expect("no test thread panics with the lock").clone()
     }
 
     /// Rows refused as bad so far, with reasons.
-    pub fn bad(&self) -> Vec<String> {
+    pub(crate) fn bad(&self) -> Vec<String> {
         self.side.bad.lock().expect("no test thread panics with the lock").clone()
     }
 }
@@ -233,7 +236,7 @@ fn select(chunk: &Chunk, keep: impl Fn(usize) -> bool) -> Chunk {
 }
 
 /// One line per net change.
-pub fn text_of(changes: &Contents) -> String {
+pub(crate) fn text_of(changes: &Contents) -> String {
     let mut lines = Vec::new();
     for (row, count) in changes {
         let op = if *count > 0 { "+" } else { "-" };

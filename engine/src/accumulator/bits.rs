@@ -9,8 +9,9 @@ use arrow::{
 };
 
 use super::{
-    Accumulator, Rows, resize_states,
+    Accumulator, Rows,
     bytes::{get_i64, put_integer},
+    resize_states,
 };
 use crate::error::Result;
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 
 use super::{
-    Accumulator, Rows, resize_states,
+    Accumulator, Rows,
     bytes::{get_i64, put_integer},
+    resize_states,
 };
 use crate::error::Result;
 

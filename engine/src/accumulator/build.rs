@@ -80,10 +80,9 @@ pub(crate) fn call_state(call: &AggregateCall, types: &[DataType], append_only: 
                 None => Ok(CallState::Extreme(ExtremeBytes::new(largest, argument.clone())?)),
             }
         }
-        AggregateFunction::StringAgg
-        | AggregateFunction::ArrayAgg
-        | AggregateFunction::FirstValue
-        | AggregateFunction::LastValue => Ok(CallState::Ordered(OrderedValues::new(call, types)?)),
+        AggregateFunction::StringAgg | AggregateFunction::ArrayAgg | AggregateFunction::FirstValue | AggregateFunction::LastValue => {
+            Ok(CallState::Ordered(OrderedValues::new(call, types)?))
+        }
     }
 }
 

@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn single_values_come_back() {
-        let values = [0.0, 1.0, -1.0, 0.1, f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, -5e-324, 2.2250738585072009e-308, 1e300, 123.456];
+        let values = [0.0, 1.0, -1.0, 0.1, f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, -5e-324, 2.225073858507201e-308, 1e300, 123.456];
         for value in values {
             assert_eq!(sum(&[value]).to_double(), value);
             assert_eq!(reread(&sum(&[value])).to_double(), value);

@@ -13,8 +13,9 @@ use arrow::{
 };
 
 use super::{
-    Accumulator, Rows, resize_states,
+    Accumulator, Rows,
     bytes::{corrupt, get_array, get_integer, put_integer},
+    resize_states,
 };
 use crate::error::{EngineError, Result};
 

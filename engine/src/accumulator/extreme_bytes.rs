@@ -11,8 +11,9 @@ use arrow::{
 use millpond_storage::encoding::key::{KeyCodec, SortColumn};
 
 use super::{
-    Accumulator, Rows, resize_states,
+    Accumulator, Rows,
     bytes::{get_array, get_bytes, put_bytes},
+    resize_states,
 };
 use crate::error::Result;
 

@@ -9,9 +9,10 @@ use arrow::{
 };
 
 use super::{
-    Accumulator, Rows, resize_states,
+    Accumulator, Rows,
     bytes::{get_i64, put_integer},
     exact_sum::ExactSum,
+    resize_states,
 };
 use crate::error::{EngineError, Result};
 

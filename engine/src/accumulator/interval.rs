@@ -11,9 +11,10 @@ use arrow::{
 };
 
 use super::{
-    Accumulator, Rows, resize_states,
+    Accumulator, Rows,
     bytes::{get_i64, get_integer, put_integer},
     numeric::out_of_range,
+    resize_states,
 };
 use crate::error::Result;
 
@@ -58,11 +59,7 @@ impl IntervalSum {
             nanos = micros.round_ties_even() as i128 * NANOS_PER_MICRO;
         }
         let interval = || {
-            Some(IntervalMonthDayNano {
-                months: months.try_into().ok()?,
-                days: days.try_into().ok()?,
-                nanoseconds: nanos.try_into().ok()?,
-            })
+            Some(IntervalMonthDayNano { months: months.try_into().ok()?, days: days.try_into().ok()?, nanoseconds: nanos.try_into().ok()? })
         };
         interval().map(Some).ok_or_else(|| out_of_range("interval"))
     }

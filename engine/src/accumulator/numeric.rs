@@ -13,15 +13,13 @@ use crate::error::{EngineError, Result};
 /// `total * 10^shift / count`, rounded half away from zero; `None` when it does not fit 256 bits. `count` is not zero.
 pub(crate) fn quotient(total: i256, count: i128, shift: i32) -> Option<i256> {
     let factor = i32::try_from(shift.unsigned_abs()).ok().filter(|digits| *digits <= 76)?;
-    if let (Some(total), true) = (total.to_i128(), factor <= 38) {
-        if let Some(result) = quotient_small(total, count, shift) {
-            return Some(i256::from_i128(result));
-        }
+    let small = total.to_i128().filter(|_| factor <= 38).and_then(|total| quotient_small(total, count, shift));
+    if let Some(result) = small {
+        return Some(i256::from_i128(result));
     }
     let power = i256::from_i128(10).checked_pow(factor as u32)?;
     let count = i256::from_i128(count);
-    let (numerator, divisor) =
-        if shift >= 0 { (total.checked_mul(power)?, count) } else { (total, count.checked_mul(power)?) };
+    let (numerator, divisor) = if shift >= 0 { (total.checked_mul(power)?, count) } else { (total, count.checked_mul(power)?) };
     let whole = numerator.checked_div(divisor)?;
     let rest = numerator.checked_rem(divisor)?;
     let twice = rest.checked_abs()?.checked_mul(i256::from_i128(2))?;
@@ -31,8 +29,7 @@ pub(crate) fn quotient(total: i256, count: i128, shift: i32) -> Option<i256> {
 
 fn quotient_small(total: i128, count: i128, shift: i32) -> Option<i128> {
     let power = 10i128.checked_pow(shift.unsigned_abs())?;
-    let (numerator, divisor) =
-        if shift >= 0 { (total.checked_mul(power)?, count) } else { (total, count.checked_mul(power)?) };
+    let (numerator, divisor) = if shift >= 0 { (total.checked_mul(power)?, count) } else { (total, count.checked_mul(power)?) };
     let (whole, rest) = (numerator.checked_div(divisor)?, numerator.checked_rem(divisor)?);
     let away = if (numerator < 0) == (divisor < 0) { 1 } else { -1 };
     if rest.unsigned_abs() * 2 >= divisor.unsigned_abs() { whole.checked_add(away) } else { Some(whole) }
@@ -106,7 +103,16 @@ mod tests {
 
     #[test]
     fn quotients_round_half_away_from_zero() {
-        let cases = [(7, 2, 0, 4), (-7, 2, 0, -4), (5, 3, 2, 167), (-5, 3, 2, -167), (1, 3, 0, 0), (14, 1, -1, 1), (15, 1, -1, 2), (-15, 1, -1, -2)];
+        let cases = [
+            (7, 2, 0, 4),
+            (-7, 2, 0, -4),
+            (5, 3, 2, 167),
+            (-5, 3, 2, -167),
+            (1, 3, 0, 0),
+            (14, 1, -1, 1),
+            (15, 1, -1, 2),
+            (-15, 1, -1, -2),
+        ];
         for (total, count, shift, expected) in cases {
             assert_eq!(quotient(i256::from_i128(total), count, shift), Some(i256::from_i128(expected)), "{total}/{count} e{shift}");
         }

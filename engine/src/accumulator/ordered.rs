@@ -20,8 +20,9 @@ use millpond_storage::encoding::{
 };
 
 use super::{
-    Accumulator, Rows, resize_states,
+    Accumulator, Rows,
     bytes::{get_array, get_bytes, put_bytes},
+    resize_states,
 };
 use crate::{
     error::{EngineError, Result},
@@ -231,9 +232,8 @@ impl Accumulator for OrderedValues {
     }
 
     fn encode(&self, slot: u32, out: &mut Vec<u8>) {
-        let encoded = self.results[slot as usize]
-            .as_ref()
-            .and_then(|(array, row)| self.output_codec.encode(&[array.slice(*row as usize, 1)]).ok());
+        let encoded =
+            self.results[slot as usize].as_ref().and_then(|(array, row)| self.output_codec.encode(&[array.slice(*row as usize, 1)]).ok());
         out.push(u8::from(encoded.is_some()));
         if let Some(encoded) = encoded {
             put_bytes(out, encoded.row(0));

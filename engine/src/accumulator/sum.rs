@@ -9,9 +9,10 @@ use arrow::{
 };
 
 use super::{
-    Accumulator, Rows, resize_states,
+    Accumulator, Rows,
     bytes::{corrupt, get_array, get_i64, get_integer, put_integer},
     numeric::{numeric_overflow, quotient, scale_of, to_output},
+    resize_states,
 };
 use crate::error::{EngineError, Result};
 
@@ -27,8 +28,7 @@ pub(crate) trait Total: Copy + Default + Send + PartialEq + 'static {
 impl Total for i128 {
     #[inline]
     fn add(&mut self, value: Self, sign: i64) -> i64 {
-        let (result, overflow) =
-            if sign >= 0 { self.overflowing_add(value) } else { self.overflowing_sub(value) };
+        let (result, overflow) = if sign >= 0 { self.overflowing_add(value) } else { self.overflowing_sub(value) };
         *self = result;
         if overflow { if result < 0 { 1 } else { -1 } } else { 0 }
     }
@@ -53,7 +53,13 @@ impl Total for i256 {
             false => (self.checked_sub(value), self.wrapping_sub(value)),
         };
         *self = wrapped;
-        if checked.is_some() { 0 } else if wrapped < i256::ZERO { 1 } else { -1 }
+        if checked.is_some() {
+            0
+        } else if wrapped < i256::ZERO {
+            1
+        } else {
+            -1
+        }
     }
 
     fn widen(self) -> i256 {

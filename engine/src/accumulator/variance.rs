@@ -13,10 +13,11 @@ use arrow::{
 };
 
 use super::{
-    Accumulator, Rows, resize_states,
+    Accumulator, Rows,
     bytes::{corrupt, get_array, get_i64, put_integer},
     exact_sum::ExactSum,
     numeric::{numeric_overflow, quotient, scale_of, to_double, to_output},
+    resize_states,
 };
 use crate::error::Result;
 

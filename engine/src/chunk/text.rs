@@ -175,11 +175,7 @@ fn parse_column(values: Vec<Option<String>>, data_type: &DataType) -> Result<Arr
         DataType::List(field) => {
             let lists = values.iter().map(|value| value.as_deref().map(split_list));
             let lists: Vec<Option<Vec<Option<String>>>> = lists.collect();
-            let items = lists
-                .iter()
-                .flatten()
-                .map(|items| parse_column(items.clone(), field.data_type()))
-                .collect::<Result<Vec<_>>>()?;
+            let items = lists.iter().flatten().map(|items| parse_column(items.clone(), field.data_type())).collect::<Result<Vec<_>>>()?;
             let references: Vec<&dyn Array> = items.iter().map(AsRef::as_ref).collect();
             let items = if references.is_empty() { new_empty_array(field.data_type()) } else { concat(&references)? };
             let lengths = lists.iter().map(|list| list.as_ref().map_or(0, Vec::len));

@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, atomic::AtomicI64};
 
-use arrow::{array::ArrayRef, datatypes::{DataType, SchemaRef}};
+use arrow::{
+    array::ArrayRef,
+    datatypes::{DataType, SchemaRef},
+};
 use millpond_storage::{
     checkpoint::{Checkpointer, ManifestInput, RestoredState},
     encoding::{EncodedRows, key::KeyCodec},
@@ -11,7 +14,8 @@ use millpond_storage::{
     memory::MemoryBudget,
     object::ObjectStorage,
     rocks::RocksShared,
-    state_table::{JobStore, JobStoreSpec, StateBackend, TaskCheckpoint, TaskState},
+    state_store::StateBackend,
+    state_table::{JobStore, JobStoreSpec, TaskCheckpoint, TaskState},
 };
 
 use crate::{

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, SchemaRef};
 
 use super::{
-    Operator, OperatorContext, aggregate::Aggregate, discard::Discard, filter::Filter, hop_window::HopWindow, join::Join,
-    project::Project, state::TableIds, union::Union,
+    Operator, OperatorContext, aggregate::Aggregate, discard::Discard, filter::Filter, hop_window::HopWindow, join::Join, project::Project,
+    state::TableIds, union::Union,
 };
 use crate::{
     error::{EngineError, Result},
@@ -38,7 +38,7 @@ pub fn build(node: &OperatorNode, context: &mut OperatorContext) -> Result<Box<d
         }
         OperatorSpec::Aggregate(spec) => Box::new(Aggregate::new(name("Aggregate"), spec, input(0)?, schema, ids, context)?),
         OperatorSpec::Join(spec) => Box::new(Join::new(name("Join"), spec, [input(0)?, input(1)?], schema, ids, context)?),
-        OperatorSpec::Discard => Box::new(Discard::default()),
+        OperatorSpec::Discard => Box::new(Discard),
         OperatorSpec::TopN(_) | OperatorSpec::EmitOnWindowClose { .. } | OperatorSpec::ScalarSubquery => {
             return Err(EngineError::Internal(format!("operator {} has no implementation", node.id)));
         }

@@ -15,13 +15,6 @@ pub(crate) struct DistinctKeys {
 }
 
 impl DistinctKeys {
-    /// Forgets all keys and keeps the room.
-    pub(crate) fn clear(&mut self) {
-        self.index.clear();
-        self.keys.clear();
-        self.last = None;
-    }
-
     /// The number of a key.
     #[inline]
     pub(crate) fn intern(&mut self, key: &[u8]) -> u32 {

@@ -14,13 +14,13 @@ use crate::{
 };
 
 /// See the module.
-pub struct Filter {
+pub(crate) struct Filter {
     predicate: Evaluator,
 }
 
 impl Filter {
     /// A filter by a boolean expression over the input.
-    pub fn new(predicate: Evaluator) -> Self {
+    pub(crate) fn new(predicate: Evaluator) -> Self {
         Self { predicate }
     }
 }

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// See the module.
-pub struct HopWindow {
+pub(crate) struct HopWindow {
     time_column: usize,
     windows: Windows,
     schema: SchemaRef,
@@ -45,7 +45,7 @@ enum Windows {
 
 impl HopWindow {
     /// An assigner whose output has the columns of `schema`: those of the input and the two window columns.
-    pub fn new(time_column: usize, slide: WindowStep, size: WindowStep, offset_us: i64, schema: SchemaRef) -> Result<Self> {
+    pub(crate) fn new(time_column: usize, slide: WindowStep, size: WindowStep, offset_us: i64, schema: SchemaRef) -> Result<Self> {
         let windows = match (slide, size) {
             (WindowStep::Micros(slide), WindowStep::Micros(size)) if slide > 0 && size > 0 => {
                 Windows::Micros { slide, size, offset: offset_us.rem_euclid(slide) }

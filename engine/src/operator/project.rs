@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// See the module.
-pub struct Project {
+pub(crate) struct Project {
     expressions: Evaluator,
     input: SchemaRef,
     output: SchemaRef,
@@ -34,7 +34,7 @@ pub struct Project {
 
 impl Project {
     /// A projection of `input` to `output`. `watermark_columns` are the output columns that the planner says carry event time.
-    pub fn new(expressions: Evaluator, input: SchemaRef, output: SchemaRef, watermark_columns: &[usize]) -> Self {
+    pub(crate) fn new(expressions: Evaluator, input: SchemaRef, output: SchemaRef, watermark_columns: &[usize]) -> Self {
         let watermarks = watermark_routes(expressions.expressions(), watermark_columns);
         Self { expressions, input, output, watermarks }
     }

@@ -64,12 +64,6 @@ impl SlotMap {
         slot
     }
 
-    /// The slot of a key, if it has one.
-    pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
-        let hash = self.hasher.hash_one(key);
-        self.index.find(hash, |slot| self.entries[*slot as usize].hash == hash && self.key(*slot) == key).copied()
-    }
-
     /// A slot without a key.
     pub(crate) fn allocate(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
@@ -169,9 +163,8 @@ mod tests {
             map.release(slots[key as usize]);
         }
         assert_eq!(map.len(), 1250);
-        for key in 0..5000u32 {
-            let expected = (key % 4 == 0).then_some(slots[key as usize]);
-            assert_eq!(map.find(&key.to_be_bytes()), expected);
+        for key in (0..5000u32).step_by(4) {
+            assert_eq!(map.intern(&key.to_be_bytes()), (slots[key as usize], false));
         }
         let moves = map.compact();
         assert_eq!(moves.len(), 1251);

@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use arrow::{datatypes::SchemaRef, record_batch::{RecordBatch, RecordBatchOptions}};
+use arrow::{
+    datatypes::SchemaRef,
+    record_batch::{RecordBatch, RecordBatchOptions},
+};
 
 use crate::{
     chunk::Chunk,
@@ -15,14 +18,14 @@ use crate::{
 };
 
 /// See the module.
-pub struct Union {
+pub(crate) struct Union {
     schema: SchemaRef,
     watermarks: PortWatermarks,
 }
 
 impl Union {
     /// A union of `ports` inputs with the types of `schema`.
-    pub fn new(schema: SchemaRef, ports: usize) -> Self {
+    pub(crate) fn new(schema: SchemaRef, ports: usize) -> Self {
         Self { schema, watermarks: PortWatermarks::new(ports) }
     }
 }

@@ -53,7 +53,7 @@ use crate::{
 };
 
 /// See the module.
-pub struct Aggregate {
+pub(crate) struct Aggregate {
     name: String,
     schema: SchemaRef,
     group_by: Vec<usize>,

@@ -1,12 +1,7 @@
 //! From an [`AggregateSpec`] to an operator: which calls are fed by rows, which by sets of values.
 
 use arrow::datatypes::{DataType, SchemaRef};
-use millpond_storage::{
-    encoding::{
-        EncodedRows,
-        key::KeyCodec,
-    },
-};
+use millpond_storage::encoding::{EncodedRows, key::KeyCodec};
 
 use super::{
     Aggregate, Scratch,
@@ -40,7 +35,7 @@ impl Route {
 
 impl Aggregate {
     /// An operator over an input of `input` columns with an output of `schema`. `name` names it in the side output.
-    pub fn new(
+    pub(crate) fn new(
         name: String,
         spec: &AggregateSpec,
         input: &SchemaRef,
@@ -90,10 +85,8 @@ impl Aggregate {
 
 /// Whether a call needs to know which values are distinct: for the extremes and the logical functions it makes no difference.
 fn counts_distinct(call: &AggregateCall) -> bool {
-    let indifferent = matches!(
-        call.function,
-        AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::BoolAnd | AggregateFunction::BoolOr
-    );
+    let indifferent =
+        matches!(call.function, AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::BoolAnd | AggregateFunction::BoolOr);
     call.distinct && !indifferent
 }
 

@@ -28,7 +28,12 @@ mod side;
 use arrow::datatypes::SchemaRef;
 use millpond_storage::{epoch::Epoch, state_table::StateTable};
 
-use self::{candidates::Candidates, output::{OutputPlan, Weighted}, probe::Work, side::Side};
+use self::{
+    candidates::Candidates,
+    output::{OutputPlan, Weighted},
+    probe::Work,
+    side::Side,
+};
 use crate::{
     chunk::Chunk,
     error::Result,
@@ -62,7 +67,7 @@ pub(super) struct Condition {
 }
 
 /// See the module.
-pub struct Join {
+pub(crate) struct Join {
     sides: [Side; 2],
     /// Whether pairs come out.
     pairs: bool,

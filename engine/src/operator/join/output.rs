@@ -47,10 +47,9 @@ impl OutputPlan {
     pub(super) fn columns_of(&self, side: usize) -> Vec<usize> {
         let mut columns = Vec::new();
         for source in &self.sources {
-            if let Source::Side(from, column) = source {
-                if *from == side && !columns.contains(column) {
-                    columns.push(*column);
-                }
+            match source {
+                Source::Side(from, column) if *from == side && !columns.contains(column) => columns.push(*column),
+                Source::Side(..) | Source::Mark => {}
             }
         }
         columns

@@ -8,9 +8,7 @@ use datafusion::{
     physical_expr::{expressions::Column, utils::collect_columns},
     physical_plan::PhysicalExpr,
 };
-use millpond_storage::{
-    encoding::{key::KeyCodec, row::RowCodec},
-};
+use millpond_storage::encoding::{key::KeyCodec, row::RowCodec};
 
 use super::{
     Condition, Join, Kept,
@@ -29,7 +27,7 @@ use crate::{
 
 impl Join {
     /// An operator over inputs with the columns of `left` and `right` and an output of `schema`. `name` names it in the side output.
-    pub fn new(
+    pub(crate) fn new(
         name: String,
         spec: &JoinSpec,
         [left, right]: [&SchemaRef; 2],
@@ -41,11 +39,7 @@ impl Join {
         let sources = sources_of(spec, inputs);
         let columns = sources.len();
         let output = OutputPlan::new(schema, sources);
-        let condition = spec
-            .condition
-            .as_ref()
-            .map(|expression| condition(expression, inputs, name, context.side.clone()))
-            .transpose()?;
+        let condition = spec.condition.as_ref().map(|expression| condition(expression, inputs, name, context.side.clone())).transpose()?;
         let kept = kept_of(spec.kind);
         let plan = SidePlan { spec, kept, condition: condition.as_ref(), output: &output, ids };
         let sides = [plan.side(0, left, context)?, plan.side(1, right, context)?];
@@ -129,7 +123,8 @@ struct SidePlan<'a> {
 impl SidePlan<'_> {
     fn side(&self, number: usize, input: &SchemaRef, context: &mut OperatorContext) -> Result<Side> {
         let spec = self.spec;
-        let types = |columns: &[usize]| -> Vec<DataType> { columns.iter().map(|column| input.field(*column).data_type().clone()).collect() };
+        let types =
+            |columns: &[usize]| -> Vec<DataType> { columns.iter().map(|column| input.field(*column).data_type().clone()).collect() };
         let keys: Vec<usize> = spec.on.iter().map(|(left, right)| if number == 0 { *left } else { *right }).collect();
         let (kept, other_kept) = (self.kept[number], self.kept[other(number)]);
         let by_condition = self.condition.is_some();

@@ -7,7 +7,12 @@ use arrow::{
 };
 use millpond_storage::encoding::EncodedRows;
 
-use super::{Join, Kept, candidates::Candidates, other, side::{Layout, StoredRow}};
+use super::{
+    Join, Kept,
+    candidates::Candidates,
+    other,
+    side::{Layout, StoredRow},
+};
 use crate::{
     accumulator::bytes::{get_i64, put_integer},
     chunk::Chunk,
@@ -227,7 +232,7 @@ impl Join {
                 work.next_key += 1;
             }
         }
-        Ok(self.candidates.rows.len() > 0)
+        Ok(!self.candidates.rows.is_empty())
     }
 
     fn join_candidates(&mut self, work: &mut Work, out: &mut Output) -> Result<()> {

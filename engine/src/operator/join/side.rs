@@ -114,9 +114,7 @@ impl Side {
     /// Whether a row can match at all: it has no NULL in a key column where NULLs are not equal.
     pub(super) fn matchable(&self, batch: &RecordBatch) -> Option<NullBuffer> {
         let columns = self.keys.iter().zip(&self.null_equal).filter(|(_, null_equal)| !**null_equal);
-        columns.fold(None, |nulls, (column, _)| {
-            NullBuffer::union(nulls.as_ref(), batch.column(*column).logical_nulls().as_ref())
-        })
+        columns.fold(None, |nulls, (column, _)| NullBuffer::union(nulls.as_ref(), batch.column(*column).logical_nulls().as_ref()))
     }
 
     /// Reads an entry of the rows' table.
