@@ -4,6 +4,12 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 
+mod text;
+
+pub use text::row_text;
+#[cfg(test)]
+pub(crate) use text::value_text;
+
 /// Rows a chunk is cut to when an operator has the choice. Small enough that a callback ends within about 20 ms,
 /// large enough that the cost per chunk disappears.
 pub const CHUNK_ROWS: usize = 4096;

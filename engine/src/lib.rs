@@ -1,13 +1,17 @@
 //! The dataflow engine. It knows Arrow, not SQL text and not Postgres.
 
+mod accumulator;
 pub mod chunk;
 pub mod coordinator;
 pub mod engine;
 pub mod error;
 pub mod exchange;
+pub mod expression;
 pub mod format;
 pub mod graph;
 pub mod graph_text;
+#[cfg(test)]
+pub(crate) mod harness;
 pub mod job;
 mod maintenance;
 pub mod message;

@@ -5,6 +5,21 @@
 //! order across inputs; it has no clock, no randomness and no dependence on hash-map order; what must survive is in its state tables; a
 //! callback ends after about 20 ms or when the output is full, and then answers [`Progress::More`].
 
+mod aggregate;
+mod build;
+mod discard;
+mod distinct_keys;
+pub(crate) mod event_time;
+mod filter;
+mod hop_window;
+mod join;
+mod key_groups;
+mod project;
+mod slot_map;
+mod state;
+mod timers;
+mod union;
+
 use std::sync::{Arc, atomic::AtomicI64};
 
 use arrow::datatypes::SchemaRef;
@@ -13,6 +28,9 @@ use millpond_storage::{
     memory::MemoryBudget,
     state_table::{StateTable, TaskState},
 };
+
+pub use build::build;
+pub use state::TableIds;
 
 use crate::{
     chunk::Chunk,

@@ -8,12 +8,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
 use super::Checkpointer;
 use super::image::backend_name;
-use super::manifest::{Image, LogObject, Manifest, ManifestName};
+use super::manifest::{ImageObject, Image, LogObject, Manifest, ManifestName};
 use crate::durable_file::io_error;
 use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};

@@ -1,0 +1,246 @@
+//! An operator test bench: runs one operator, on one or several subtasks, over text chunks, watermarks and barriers, and gives what came out as
+//! text, consolidated per epoch. State goes through real tables; `restart` takes a real checkpoint and restores it, with any parallelism.
+//!
+//! Checkers watch the protocol: at a barrier no row may have been deleted more often than inserted, and no row may come below a watermark
+//! that was emitted before it.
+
+mod checks;
+mod instance;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use arrow::datatypes::SchemaRef;
+use millpond_storage::{
+    epoch::Epoch,
+    key_group::{key_group, subtask_of},
+};
+
+use self::{
+    checks::Checks,
+    instance::{Instance, Place},
+};
+use crate::{
+    chunk::{Chunk, Op},
+    graph::{NodeInput, OperatorNode, OperatorSpec, StreamProperties},
+    message::{Barrier, BarrierKind, Watermark},
+    operator::SideOutput,
+};
+
+/// Rows with their multiplicities.
+pub(crate) type Contents = BTreeMap<String, i64>;
+
+/// See the module.
+pub(crate) struct Harness {
+    node: OperatorNode,
+    inputs: Vec<SchemaRef>,
+    settings: Settings,
+    place: Place,
+    instances: Vec<Instance>,
+    side: Arc<Refused>,
+    epoch: u64,
+    checks: Checks,
+    contents: Contents,
+    changes: Contents,
+}
+
+/// How a bench is set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Subtasks.
+    pub(crate) parallelism: usize,
+    /// Bytes of the memory budget.
+    pub(crate) budget_bytes: usize,
+    /// Rows after which the output is full.
+    pub(crate) room: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { parallelism: 1, budget_bytes: 64 << 20, room: 4096 }
+    }
+}
+
+/// Rows that the operator refused.
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    late: Mutex<Vec<String>>,
+    bad: Mutex<Vec<String>>,
+}
+
+impl SideOutput for Refused {
+    fn late_row(&self, _operator: &str, row_text: String, _reason: String) {
+        self.late.lock().expect("no test thread panics with the lock").push(row_text);
+    }
+
+    fn bad_row(&self, _operator: &str, row_text: String, reason: String) {
+        self.bad.lock().expect("no test thread panics with the lock").push(format!("{row_text}: {reason}"));
+    }
+}
+
+/// A node of a graph for a test: `spec` over one input per port.
+pub(crate) fn node(spec: OperatorSpec, ports: usize, schema: SchemaRef) -> OperatorNode {
+    let inputs = (0..ports).map(NodeInput::Exchange).collect();
+    OperatorNode { id: 3, spec, inputs, schema, properties: StreamProperties::default() }
+}
+
+impl Harness {
+    /// A bench for a node whose ports have the columns of `inputs`.
+    pub(crate) fn new(node: OperatorNode, inputs: Vec<SchemaRef>, settings: Settings) -> Self {
+        let place = Place::new(settings.budget_bytes);
+        let side = Arc::new(Refused::default());
+        let checks = Checks::new(&node.schema);
+        let mut bench = Self {
+            node,
+            inputs,
+            settings,
+            place,
+            instances: Vec::new(),
+            side,
+            epoch: 0,
+            checks,
+            contents: Contents::new(),
+            changes: Contents::new(),
+        };
+        bench.start();
+        bench
+    }
+
+    fn start(&mut self) {
+        let restored = self.place.restore();
+        self.instances = (0..self.settings.parallelism)
+            .map(|subtask| {
+                let (node, inputs, side) = (&self.node, self.inputs.clone(), self.side.clone());
+                Instance::build(node, inputs, side, subtask, self.settings.parallelism, &self.place, restored.as_ref())
+            })
+            .collect();
+    }
+
+    /// Feeds a chunk in text form.
+    pub(crate) fn push(&mut self, port: usize, text: &str) {
+        let chunk = Chunk::parse(&self.inputs[port], text).expect("a test's chunk is well-formed");
+        self.push_chunk(port, chunk);
+    }
+
+    /// Feeds a chunk, each row to the subtask that owns its key.
+    pub(crate) fn push_chunk(&mut self, port: usize, chunk: Chunk) {
+        let parallelism = self.instances.len();
+        let keys = (parallelism > 1).then(|| self.distribution_keys(port, &chunk));
+        for subtask in 0..parallelism {
+            let part = match &keys {
+                None => chunk.clone(),
+                Some(owners) => select(&chunk, |row| owners[row] == subtask),
+            };
+            let emitted = self.instances[subtask].on_chunk(port, part, self.settings.room);
+            self.take(subtask, emitted);
+        }
+    }
+
+    /// Which subtask owns each row.
+    fn distribution_keys(&self, port: usize, chunk: &Chunk) -> Vec<usize> {
+        let columns: Vec<usize> = match &self.node.spec {
+            OperatorSpec::Aggregate(spec) => spec.group_by.clone(),
+            OperatorSpec::TopN(spec) => spec.partition_by.clone(),
+            OperatorSpec::EmitOnWindowClose { column } => vec![*column],
+            OperatorSpec::Join(spec) if port == 0 => spec.on.iter().map(|(left, _)| *left).collect(),
+            OperatorSpec::Join(spec) => spec.on.iter().map(|(_, right)| *right).collect(),
+            _ => (0..chunk.batch().num_columns()).collect(),
+        };
+        if columns.is_empty() {
+            return vec![0; chunk.num_rows()];
+        }
+        let keys = instance::encode_keys(chunk, &columns);
+        keys.iter().map(|key| subtask_of(key_group(key), self.instances.len())).collect()
+    }
+
+    /// Feeds a watermark to every subtask.
+    pub(crate) fn watermark(&mut self, port: usize, column: usize, micros: i64) {
+        for subtask in 0..self.instances.len() {
+            let emitted = self.instances[subtask].on_watermark(port, Watermark { column, micros }, self.settings.room);
+            self.take(subtask, emitted);
+        }
+    }
+
+    /// Ends the epoch; gives its consolidated changes, one per line, in order.
+    pub(crate) fn barrier(&mut self) -> String {
+        self.epoch += 1;
+        let barrier = Barrier { epoch: Epoch(self.epoch), time_us: 0, kind: BarrierKind::Epoch };
+        for subtask in 0..self.instances.len() {
+            let emitted = self.instances[subtask].on_barrier(barrier, self.settings.room);
+            self.take(subtask, emitted);
+        }
+        for (row, change) in &self.changes {
+            *self.contents.entry(row.clone()).or_default() += change;
+        }
+        self.contents.retain(|_, count| *count != 0);
+        self.checks.at_barrier(&self.contents);
+        text_of(&std::mem::take(&mut self.changes))
+    }
+
+    /// Takes a checkpoint now, also in mid-epoch, and goes on from it with another parallelism.
+    pub(crate) fn restart(&mut self, parallelism: usize) {
+        self.epoch += 1;
+        let parts = self.instances.iter_mut().map(|instance| instance.snapshot(Epoch(self.epoch))).collect();
+        self.instances.clear();
+        self.place.complete(Epoch(self.epoch), parts);
+        self.settings.parallelism = parallelism;
+        self.checks.restarted();
+        self.start();
+    }
+
+    fn take(&mut self, subtask: usize, emitted: Vec<crate::operator::Emitted>) {
+        for message in emitted {
+            match message {
+                crate::operator::Emitted::Chunk(chunk) => {
+                    self.checks.on_chunk(subtask, &chunk);
+                    let rows = chunk.lines();
+                    for (number, line) in rows.iter().enumerate() {
+                        let (_, row) = line.split_once(' ').unwrap_or((line, ""));
+                        *self.changes.entry(row.to_owned()).or_default() += i64::from(chunk.op(number).sign());
+                    }
+                }
+                crate::operator::Emitted::Watermark(watermark) => self.checks.on_watermark(subtask, watermark),
+            }
+        }
+    }
+
+    /// The output as of the last barrier.
+    pub(crate) fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    /// The watermark last emitted under a column, the minimum over the subtasks.
+    pub(crate) fn emitted_watermark(&self, column: usize) -> Option<i64> {
+        self.checks.watermark(column, self.instances.len())
+    }
+
+    /// Rows refused as late so far.
+    pub(crate) fn late(&self) -> Vec<String> {
+        self.side.late.lock().expect("no test thread panics with the lock").clone()
+    }
+
+    /// Rows refused as bad so far, with reasons.
+    pub(crate) fn bad(&self) -> Vec<String> {
+        self.side.bad.lock().expect("no test thread panics with the lock").clone()
+    }
+}
+
+/// The rows of a chunk for which `keep` holds.
+fn select(chunk: &Chunk, keep: impl Fn(usize) -> bool) -> Chunk {
+    let rows: Vec<u32> = (0..chunk.num_rows()).filter(|row| keep(*row)).map(|row| row as u32).collect();
+    let ops: Vec<Op> = rows.iter().map(|row| Op::from_sign(chunk.op(*row as usize).sign())).collect();
+    let batch = arrow::compute::take_record_batch(chunk.batch(), &arrow::array::UInt32Array::from(rows));
+    Chunk::new(batch.expect("rows are in the chunk"), ops)
+}
+
+/// One line per net change.
+pub(crate) fn text_of(changes: &Contents) -> String {
+    let mut lines = Vec::new();
+    for (row, count) in changes {
+        let op = if *count > 0 { "+" } else { "-" };
+        lines.extend(std::iter::repeat_n(format!("{op} {row}").trim_end().to_owned(), count.unsigned_abs() as usize));
+    }
+    lines.join("\n")
+}

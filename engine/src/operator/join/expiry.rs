@@ -1,0 +1,82 @@
+//! Which stored rows of a join side die at which time.
+//!
+//! Rows of one chunk, key group and second of event time share one timer, whose value lists their keys: a timer per row would cost as much as the
+//! row. So a row may outlive its time by up to a second of event time, in which it matches nothing.
+
+use arrow::{
+    array::{Array, Int64Array},
+    record_batch::RecordBatch,
+};
+use hashbrown::HashMap;
+use millpond_storage::state_table::StateTable;
+
+use crate::{
+    accumulator::bytes::put_bytes,
+    error::Result,
+    operator::{event_time::micros, timers::Timers},
+};
+
+/// Rows whose times agree above this many bits of microseconds share a timer: about a second.
+const SHARED_BITS: u32 = 20;
+/// Timers handled in one step.
+const TIMERS_PER_STEP: usize = 256;
+
+/// See the module.
+pub(super) struct Expiry {
+    /// Input column with the event time.
+    pub(super) column: usize,
+    /// Microseconds that a row lives on after its time.
+    pub(super) delay: i64,
+    timers: Timers,
+    /// Notes of the chunk at hand: (place of the key group, due time) -> index into `notes`.
+    open: HashMap<(usize, i64), usize>,
+    notes: Vec<Note>,
+}
+
+struct Note {
+    due: i64,
+    /// A key of the note's key group.
+    key: Vec<u8>,
+    entries: Vec<u8>,
+}
+
+impl Expiry {
+    pub(super) fn new(column: usize, delay: i64, timers: Timers) -> Self {
+        Self { column, delay, timers, open: HashMap::new(), notes: Vec::new() }
+    }
+
+    /// Event time of each row in microseconds.
+    pub(super) fn times(&self, batch: &RecordBatch) -> Result<Int64Array> {
+        micros(batch.column(self.column))
+    }
+
+    /// Notes when row `row` dies. A row without a time matches nothing and dies at once.
+    pub(super) fn note(&mut self, times: &Int64Array, row: usize, key: &[u8], suffix: &[u8]) {
+        let time = if times.is_valid(row) { times.value(row).saturating_add(self.delay) } else { i64::MIN };
+        let due = ((time >> SHARED_BITS) + 1).saturating_mul(1 << SHARED_BITS);
+        let index = *self.open.entry((self.timers.place_of(key), due)).or_insert_with(|| {
+            self.notes.push(Note { due, key: key.to_vec(), entries: Vec::new() });
+            self.notes.len() - 1
+        });
+        let entries = &mut self.notes[index].entries;
+        put_bytes(entries, key);
+        put_bytes(entries, suffix);
+    }
+
+    /// Writes the notes of the chunk under numbers that were never used.
+    pub(super) fn write(&mut self, mut number: impl FnMut() -> [u8; 8]) {
+        self.open.clear();
+        for note in self.notes.drain(..) {
+            self.timers.set(note.due, &note.key, &number(), &note.entries);
+        }
+    }
+
+    /// Takes some of the notes due before `reached`. Returns whether there may be more.
+    pub(super) fn take_due(&mut self, reached: i64, mut f: impl FnMut(&[u8])) -> Result<bool> {
+        self.timers.take_due(reached, TIMERS_PER_STEP, |_, entries| f(entries))
+    }
+
+    pub(super) fn table(&mut self) -> &mut dyn StateTable {
+        self.timers.table()
+    }
+}
