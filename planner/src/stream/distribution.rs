@@ -165,3 +165,35 @@ fn joined(spec: &JoinSpec, left_width: usize, met: &[Partitioning]) -> Partition
         spec.output.iter().enumerate().filter(|(_, output)| **output == column).map(|(at, _)| at).collect()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(places: &[&[usize]]) -> Partitioning {
+        Partitioning::Hash(places.iter().map(|place| place.to_vec()).collect())
+    }
+
+    #[test]
+    fn an_exchange_is_needed_only_where_rows_lie_otherwise() {
+        let by = |columns: &[usize]| Requirement::keyed(columns.to_vec());
+        assert_eq!(by(&[0, 1]).exchange(&hash(&[&[0], &[3, 1]])), None);
+        // Key groups come from the whole key in its order: neither another order nor a part of it will do.
+        assert_eq!(by(&[1, 0]).exchange(&hash(&[&[0], &[1]])), Some(Distribution::Hash(vec![1, 0])));
+        assert_eq!(by(&[0, 1]).exchange(&hash(&[&[0]])), Some(Distribution::Hash(vec![0, 1])));
+        assert_eq!(by(&[]).exchange(&hash(&[&[0]])), Some(Distribution::Single));
+        assert_eq!(by(&[]).exchange(&Partitioning::Single), None);
+        assert_eq!(by(&[0]).exchange(&Partitioning::Single), Some(Distribution::Hash(vec![0])));
+        assert_eq!(Requirement::None.exchange(&Partitioning::Any), None);
+        assert_eq!(Requirement::Parallel.exchange(&Partitioning::Single), Some(Distribution::RoundRobin));
+        assert_eq!(Requirement::Parallel.exchange(&hash(&[&[0]])), None);
+    }
+
+    #[test]
+    fn keys_are_brought_into_the_order_of_the_input() {
+        assert_eq!(aligned(&[2, 0], &hash(&[&[0], &[1, 2]])), Some(vec![0, 2]));
+        assert_eq!(aligned(&[2, 0], &hash(&[&[0], &[1]])), None);
+        assert_eq!(aligned(&[2, 0], &hash(&[&[0]])), None);
+        assert_eq!(aligned(&[2], &Partitioning::Any), None);
+    }
+}

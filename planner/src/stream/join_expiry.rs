@@ -109,3 +109,55 @@ fn constant_micros(expression: &Expr) -> Option<i64> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+    use datafusion::logical_expr::{col, lit};
+
+    use super::*;
+    use crate::stream::{
+        distribution::Partitioning,
+        properties::{TimeRole, WatermarkColumn},
+    };
+
+    fn schema() -> DFSchema {
+        let time = |name: &str| Field::new(name, DataType::Timestamp(TimeUnit::Microsecond, None), true);
+        DFSchema::try_from(Schema::new(vec![time("l0"), time("l1"), time("r0"), time("r1")])).expect("names are unique")
+    }
+
+    fn seconds(count: i64) -> Expr {
+        lit(ScalarValue::new_interval_mdn(0, 0, count * 1_000_000_000))
+    }
+
+    fn side(column: usize, strict: bool) -> Properties {
+        let watermarks = vec![WatermarkColumn { column, role: TimeRole::Time, strict }];
+        Properties { append_only: true, stream_key: None, watermarks, partitioning: Partitioning::Any }
+    }
+
+    #[test]
+    fn rows_die_when_no_partner_can_come() {
+        // r0 - 10 s <= l1 <= r0 + 2 s
+        let condition = col("l1").gt_eq(col("r0") - seconds(10)).and(col("l1").lt_eq(col("r0") + seconds(2)));
+        let bounds = time_bounds(&condition, &schema(), 2);
+        assert_eq!(expiry(&[], &bounds, &side(1, true), &side(0, true)), Some(((1, 10_000_000), (0, 2_000_000))));
+        assert_eq!(expiry(&[], &bounds, &side(0, true), &side(0, true)), None, "the bound is on another column");
+        assert_eq!(expiry(&[], &bounds, &side(1, true), &side(0, false)), None, "late rows may come");
+        let between = col("l0").between(col("r1"), col("r1") + seconds(5));
+        assert_eq!(expiry(&[], &time_bounds(&between, &schema(), 2), &side(0, true), &side(1, true)), Some(((0, 0), (1, 5_000_000))));
+    }
+
+    #[test]
+    fn one_sided_bounds_keep_rows_for_ever() {
+        let condition = col("l1").gt_eq(col("r0"));
+        assert_eq!(expiry(&[], &time_bounds(&condition, &schema(), 2), &side(1, true), &side(0, true)), None);
+        let months = lit(ScalarValue::new_interval_mdn(1, 0, 0));
+        let condition = col("l1").gt_eq(col("r0")).and(col("l1").lt_eq(col("r0") + months));
+        assert_eq!(expiry(&[], &time_bounds(&condition, &schema(), 2), &side(1, true), &side(0, true)), None);
+    }
+
+    #[test]
+    fn equal_times_die_with_the_watermark() {
+        assert_eq!(expiry(&[(3, 4), (1, 0)], &[], &side(1, true), &side(0, true)), Some(((1, 0), (0, 0))));
+    }
+}
