@@ -15,9 +15,9 @@ use millpond_storage::{
     checkpoint::Checkpointer,
     collection::{Collection, CollectionKey, CollectionSpec},
     env::Clock,
-    error::StorageError,
     epoch::Epoch,
     epoch_log::{EpochLog, LogRecord},
+    error::StorageError,
     memory::MemoryBudget,
     object::ObjectStorage,
     rocks::RocksShared,
@@ -144,12 +144,7 @@ impl Engine {
             attempts: AtomicU64::new(0),
             term,
         });
-        Ok(Arc::new(Self {
-            shared,
-            records: Mutex::new(Some(records)),
-            runtime: Mutex::new(Some(runtime)),
-            background: Mutex::default(),
-        }))
+        Ok(Arc::new(Self { shared, records: Mutex::new(Some(records)), runtime: Mutex::new(Some(runtime)), background: Mutex::default() }))
     }
 
     /// Registers a table; its collection is opened or created.

@@ -52,7 +52,7 @@ impl RocksShared {
         table.set_bloom_filter(BLOOM_BITS_PER_KEY, false);
         table.set_cache_index_and_filter_blocks(true);
         table.set_pin_l0_filter_and_index_blocks_in_cache(true);
-        table.set_format_version(6);
+        table.set_format_version(5);
         let mut options = Options::default();
         options.create_if_missing(true);
         options.set_block_based_table_factory(&table);

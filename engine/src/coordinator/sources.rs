@@ -215,7 +215,8 @@ impl SourceHandle {
         let latest: Vec<Option<BoundSplit>> =
             splits.iter().map(|split| history.splits.get(&split.id).and_then(|entries| entries.last()).map(|(_, bound)| *bound)).collect();
         let finished = complete && latest.iter().all(|bound| bound.is_some_and(|bound| bound.watermark_us == i64::MAX && bound.idle));
-        let holding = latest.iter().map(|bound| bound.map_or(i64::MIN, |bound| if bound.idle { i64::MAX } else { bound.watermark_us })).min();
+        let holding =
+            latest.iter().map(|bound| bound.map_or(i64::MIN, |bound| if bound.idle { i64::MAX } else { bound.watermark_us })).min();
         let passed = if finished { Some(i64::MAX) } else { holding.filter(|micros| *micros != i64::MAX && *micros != i64::MIN) };
         if let Some(micros) = passed
             && history.watermarks.last().is_none_or(|(_, last)| micros > *last)
@@ -265,7 +266,11 @@ impl SourceHandle {
     /// All bindings in force, as log records, for a log that is cut.
     pub fn snapshot(&self) -> Vec<(Epoch, Binding)> {
         let history = self.history.read();
-        history.splits.iter().filter_map(|(split, entries)| entries.last().map(|(epoch, bound)| (*epoch, encode_binding(self.id, split, *bound)))).collect()
+        history
+            .splits
+            .iter()
+            .filter_map(|(split, entries)| entries.last().map(|(epoch, bound)| (*epoch, encode_binding(self.id, split, *bound))))
+            .collect()
     }
 
     /// Splits with where they stand, for `millpond.sources`.

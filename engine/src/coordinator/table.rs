@@ -183,7 +183,9 @@ impl Acknowledged {
     pub fn scan(&self) -> Result<impl Iterator<Item = Result<RecordBatch>> + Send + '_> {
         let sealed = self.collection.scan(self.at, ScanRequest { batch_rows: 8192, ..ScanRequest::default() })?;
         let mut removed: HashMap<&[u8], i64> = match &self.overlay {
-            Overlay::ByRow(rows) => rows.iter().filter(|(_, (count, _))| *count < 0).map(|(row, (count, _))| (row.as_ref(), -count)).collect(),
+            Overlay::ByRow(rows) => {
+                rows.iter().filter(|(_, (count, _))| *count < 0).map(|(row, (count, _))| (row.as_ref(), -count)).collect()
+            }
             Overlay::ByKey(_) => HashMap::new(),
         };
         let base = sealed.map(move |step| self.without_overridden(step?.batch, &mut removed));

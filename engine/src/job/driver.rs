@@ -271,7 +271,11 @@ impl Driver {
             return Ok(());
         }
         let ends = attempt.inputs_end_at(epoch, &self.shared);
-        let changed = backfilling || ends || attempt.changed_upto(epoch)? || attempt.checkpoint_due(epoch, &self.spec) || attempt.injected == Epoch(0);
+        let changed = backfilling
+            || ends
+            || attempt.changed_upto(epoch)?
+            || attempt.checkpoint_due(epoch, &self.spec)
+            || attempt.injected == Epoch(0);
         if !changed {
             if attempt.in_flight.is_empty() {
                 attempt.injected = epoch;
@@ -299,7 +303,9 @@ impl Driver {
 
     /// A checkpoint was asked for while nothing changes: an epoch is asked for that carries it.
     fn checkpoint_in_place(&self, attempt: &Attempt, closed: ClosedEpoch) -> Result<()> {
-        if attempt.checkpoint_wanted && attempt.checkpoint_running.is_none() && attempt.in_flight.is_empty() && attempt.injected >= closed.epoch {
+        let wanted = attempt.checkpoint_wanted || (!attempt.ready && attempt.publishable_at(attempt.injected));
+        let free = attempt.checkpoint_running.is_none() && attempt.in_flight.is_empty() && Instant::now() >= attempt.no_checkpoint_before;
+        if wanted && free && attempt.injected >= closed.epoch {
             self.shared.coordinator.request_extra_epoch();
         }
         Ok(())
@@ -367,7 +373,8 @@ impl Driver {
 
     fn passed_everywhere(&self, attempt: &mut Attempt, flight: InFlight) -> Result<()> {
         let epoch = flight.barrier.epoch;
-        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut attempt.passed).into_iter().chain(attempt.drain_passed()).partition(|p| p.epoch <= epoch);
+        let (now, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut attempt.passed).into_iter().chain(attempt.drain_passed()).partition(|p| p.epoch <= epoch);
         attempt.passed = later;
         for passed in now {
             attempt.positions.collections.insert(passed.node, passed.position);
@@ -465,7 +472,8 @@ impl Driver {
     }
 
     fn note_progress(&self, attempt: &mut Attempt, epoch: Epoch, closed: ClosedEpoch) {
-        if attempt.ready && self.handle.state() == JobState::CatchingUp && epoch >= attempt.upper_at_start && closed.epoch.0 - epoch.0 <= 8 {
+        if attempt.ready && self.handle.state() == JobState::CatchingUp && epoch >= attempt.upper_at_start && closed.epoch.0 - epoch.0 <= 8
+        {
             *self.handle.error.lock() = None;
             self.set_state(JobState::Running);
         }
@@ -488,7 +496,9 @@ impl Attempt {
     fn checkpoint_due(&self, epoch: Epoch, spec: &JobSpec) -> bool {
         let first = !self.ready && self.publishable_at(epoch);
         let due = first || self.checkpoint_wanted || self.last_checkpoint.elapsed() >= spec.options.checkpoint_interval;
-        due && Instant::now() >= self.no_checkpoint_before && self.checkpoint_running.is_none() && !self.in_flight.iter().any(|flight| flight.barrier.kind.is_checkpoint())
+        due && Instant::now() >= self.no_checkpoint_before
+            && self.checkpoint_running.is_none()
+            && !self.in_flight.iter().any(|flight| flight.barrier.kind.is_checkpoint())
     }
 
     fn changed_upto(&self, epoch: Epoch) -> Result<bool> {

@@ -10,3 +10,6 @@ pub mod running;
 pub mod sink_driver;
 pub mod spec;
 pub mod status;
+
+#[cfg(test)]
+mod tests;

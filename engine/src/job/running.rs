@@ -105,7 +105,8 @@ impl JobInputs {
         for node in spec.graph.fragments.iter().flat_map(|fragment| &fragment.nodes) {
             match &node.spec {
                 OperatorSpec::SourceScan { source, .. } => {
-                    let handle = coordinator.source(*source).ok_or_else(|| EngineError::Internal(format!("source {source} is not registered")))?;
+                    let handle =
+                        coordinator.source(*source).ok_or_else(|| EngineError::Internal(format!("source {source} is not registered")))?;
                     inputs.sources.insert(*source, handle);
                 }
                 OperatorSpec::CollectionScan { collection: id, .. } => {
@@ -176,7 +177,8 @@ impl Running {
             OperatorSpec::SourceScan { source, projection } => {
                 let handle = spawn.inputs.sources.get(&source).ok_or_else(|| EngineError::Internal("inputs are resolved first".into()))?;
                 let (sender, commands) = mpsc::unbounded_channel();
-                let start = spawn.positions.sources.get(&source).map(|splits| splits.iter().map(|(s, p)| (s.clone(), p.restore())).collect());
+                let start =
+                    spawn.positions.sources.get(&source).map(|splits| splits.iter().map(|(s, p)| (s.clone(), p.restore())).collect());
                 let reader = SourceReader {
                     source: handle.clone(),
                     projection,
@@ -209,8 +211,15 @@ impl Running {
             }
             OperatorSpec::Values { batch } => {
                 let (sender, commands) = mpsc::unbounded_channel();
-                let reader =
-                    ValuesReader { node: scan.node, batch, reads, position: position(), output: scan.output, commands, passed: passed.clone() };
+                let reader = ValuesReader {
+                    node: scan.node,
+                    batch,
+                    reads,
+                    position: position(),
+                    output: scan.output,
+                    commands,
+                    passed: passed.clone(),
+                };
                 self.tasks.spawn_on(reader.run(), spawn.runtime);
                 self.collection_commands.push(sender);
             }

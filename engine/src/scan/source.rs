@@ -178,7 +178,9 @@ impl SourceReader {
                         split.finished = true;
                         split.gate.set_waiting(true, true);
                     }
-                    ReadOutcome::AtLimit => return Err(EngineError::Internal("a reader without a limit answered that it was reached".into())),
+                    ReadOutcome::AtLimit => {
+                        return Err(EngineError::Internal("a reader without a limit answered that it was reached".into()));
+                    }
                 }
             }
             if let Some(held) = &split.held {
@@ -257,7 +259,8 @@ impl SourceReader {
         let operator = format!("source {}", self.source.name);
         for bad in &held.bad {
             if self.source.fail_on_bad_rows {
-                let message = format!("source \"{}\": bad row in \"{}\" at offset {}: {}", self.source.name, split.split.id, bad.offset, bad.reason);
+                let message =
+                    format!("source \"{}\": bad row in \"{}\" at offset {}: {}", self.source.name, split.split.id, bad.offset, bad.reason);
                 return Err(EngineError::user("22P04", message));
             }
             self.side.bad_row(&operator, bad.text.clone(), bad.reason.clone());

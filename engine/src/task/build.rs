@@ -91,7 +91,12 @@ pub fn build(graph: &DataflowGraph, context: &BuildContext) -> Result<Built> {
                     From::Exchange { exchange, producer } => producers[exchange][producer].push(sender),
                     From::Scan => {
                         let node = &fragment.nodes[channel.node];
-                        scans.push(ScanChannel { node: node.id, spec: node.spec.clone(), subtask: (index, width(fragment.id)), output: sender });
+                        scans.push(ScanChannel {
+                            node: node.id,
+                            spec: node.spec.clone(),
+                            subtask: (index, width(fragment.id)),
+                            output: sender,
+                        });
                     }
                 }
             }

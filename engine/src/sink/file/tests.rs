@@ -5,11 +5,7 @@ use arrow::{
     datatypes::{DataType, Field, Schema, SchemaRef},
     record_batch::RecordBatch,
 };
-use millpond_storage::{
-    collection::{Delta, SignedBatch},
-    epoch::Epoch,
-    foreign_files::ForeignFiles,
-};
+use millpond_storage::{collection::Delta, epoch::Epoch, foreign_files::ForeignFiles, signed_batch::SignedBatch};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tempfile::TempDir;
 
