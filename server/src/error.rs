@@ -143,8 +143,8 @@ impl From<StorageError> for SqlError {
         let state = match &error {
             StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => "53100",
             StorageError::Io { .. } | StorageError::ObjectStore { .. } => "58030",
-            StorageError::Corrupt { .. } => "XX001",
-            StorageError::Locked { .. } => "55006",
+            StorageError::Corrupt { .. } | StorageError::Incompatible { .. } => "XX001",
+            StorageError::Locked { .. } | StorageError::Fenced { .. } => "55006",
             StorageError::FallenBehind { .. } => "55000",
             StorageError::Store(_) => "58000",
             StorageError::Internal(_) => "XX000",

@@ -4,6 +4,12 @@
 //! [`answer::Answer`] goes back as rows, a tag, or one half of a COPY.
 
 pub mod answer;
+pub mod config;
 pub mod error;
+mod http;
+mod metrics;
+mod pgwire;
+pub mod process;
+pub mod server;
 pub mod session;
 pub mod state;

@@ -9,6 +9,7 @@ pub(crate) mod variables;
 use std::{net::SocketAddr, sync::Arc};
 
 use datafusion::scalar::ScalarValue;
+use millpond_planner::pg_text::TextSettings;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
@@ -105,6 +106,19 @@ impl Session {
         self.variables.take_changed()
     }
 
+    /// Takes a setting that the client asked for at its start. Unknown ones are ignored.
+    ///
+    /// # Errors
+    /// 22023 for a value that the setting cannot have.
+    pub fn set_at_start(&mut self, name: &str, value: &str) -> Result<()> {
+        self.variables.set(name, value, false)
+    }
+
+    /// How the session wants values to look.
+    pub fn text_settings(&self) -> TextSettings {
+        TextSettings::default()
+    }
+
     /// Ends the statement that runs.
     pub fn cancel_token(&self) -> CancelHandle {
         self.cancel.clone()
@@ -134,6 +148,10 @@ impl Session {
     pub async fn sync(&mut self) -> Result<()> {
         Ok(())
     }
+
+    /// A statement whose answer had been given has failed after all, or its parameters were no values of their types: the transaction
+    /// fails with it. Called after every error that a client is told, so a second time must change nothing.
+    pub fn statement_failed(&mut self) {}
 
     /// The connection has ended: an open transaction is rolled back.
     pub async fn close(self) {

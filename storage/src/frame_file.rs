@@ -20,7 +20,7 @@ use std::{
 };
 
 use crate::{
-    durable_file::{corrupt, io_error, sync_directory},
+    durable_file::{corrupt, io_error, sync_directory, sync_file},
     error::Result,
 };
 
@@ -98,7 +98,7 @@ impl FileFaults {
 
     #[cfg(not(test))]
     pub(crate) fn sync(&self, file: &File) -> io::Result<()> {
-        file.sync_data()
+        sync_file(file)
     }
 
     #[cfg(test)]
@@ -115,7 +115,7 @@ impl FileFaults {
         if self.fail_syncs.load(std::sync::atomic::Ordering::SeqCst) {
             return Err(io::Error::other("injected"));
         }
-        file.sync_data()
+        sync_file(file)
     }
 }
 

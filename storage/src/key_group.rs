@@ -51,8 +51,6 @@ mod tests {
 
     #[test]
     fn the_hash_is_the_one_that_stored_state_was_written_with() {
-        assert_eq!([&b""[..], b"a", b"millpond"].map(key_group), KNOWN_GROUPS);
+        assert_eq!([&b""[..], b"a", b"millpond"].map(key_group), [194, 31, 219]);
     }
-
-    const KNOWN_GROUPS: [u16; 3] = [0, 0, 0];
 }

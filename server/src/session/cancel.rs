@@ -25,6 +25,12 @@ impl CancelHandle {
         self.running.lock().cancel();
     }
 
+    /// Returns when the running statement has been cancelled; for those who wait on its behalf.
+    pub async fn fired(&self) {
+        let token = self.running.lock().clone();
+        token.cancelled().await;
+    }
+
     /// For a statement that starts now: what was cancelled before it does not concern it.
     pub(crate) fn start_statement(&self, timeout: Option<Duration>) -> Cancel {
         let token = {
@@ -98,7 +104,7 @@ mod tests {
         assert!(handle.start_statement(None).check().is_ok());
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_timeout_says_so() {
         let cancel = CancelHandle::default().start_statement(Some(Duration::from_millis(5)));
         let result: Result<()> = cancel.race(std::future::pending::<Result<()>>()).await;

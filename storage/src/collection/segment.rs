@@ -28,7 +28,7 @@ use arrow::{
 
 use super::layout::compact;
 use crate::{
-    durable_file::{corrupt, io_error, sync_directory},
+    durable_file::{corrupt, io_error, sync_directory, sync_file},
     encoding::cursor::Cursor,
     error::{Result, StorageError},
 };
@@ -213,7 +213,7 @@ impl SegmentWriter {
         end.extend_from_slice(MAGIC);
         self.file.write_all(&end).map_err(io_error("write", &self.path))?;
         let file = self.file.into_inner().map_err(|error| io_error("write", &self.path)(error.into_error()))?;
-        file.sync_all().map_err(io_error("fsync", &self.path))?;
+        sync_file(&file).map_err(io_error("fsync", &self.path))?;
         sync_directory(self.path.parent().expect("a file is in a directory"))?;
         Ok(self.offset + end.len() as u64)
     }

@@ -1,0 +1,2 @@
+\set ON_ERROR_STOP on
+SELECT version();

@@ -1,0 +1,99 @@
+//! The server as a child process, to be killed in the middle of its work.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::wire_client::{ClientError, WireClient};
+
+/// A server that is not ready after this long will not be.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// What its log says when it is.
+const READY: &str = "psql postgresql://millpond@";
+
+/// A child process; killed when dropped.
+pub struct ServerProcess {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl ServerProcess {
+    /// Starts `binary` on a directory, on free ports, and waits until it serves. Its log goes on to the test's standard error.
+    ///
+    /// # Panics
+    /// When it ends or says nothing instead.
+    pub fn start(binary: &Path, directory: &Path, arguments: &[&str]) -> Self {
+        let mut child = Command::new(binary)
+            .arg("--data-dir")
+            .arg(directory)
+            .args(["--listen", "127.0.0.1:0", "--http", "off"])
+            .args(arguments)
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server's binary can be run");
+        let log = BufReader::new(child.stderr.take().expect("piped"));
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in log.lines().map_while(Result::ok) {
+                eprintln!("{line}");
+                if let Some((_, rest)) = line.split_once(READY) {
+                    let address = rest.split('/').next().unwrap_or_default().parse::<SocketAddr>();
+                    // The test may have given up waiting.
+                    let _ = address.map(|address| sender.send(address));
+                }
+            }
+        });
+        match receiver.recv_timeout(START_TIMEOUT) {
+            Ok(address) => Self { child, address },
+            Err(_) => {
+                let _ = child.kill();
+                panic!("the server did not start: {:?}", child.wait());
+            }
+        }
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A new session, or why not.
+    pub fn connect(&self) -> Result<WireClient, ClientError> {
+        WireClient::connect(self.address)
+    }
+
+    /// SIGKILL: nothing is said, written or closed.
+    pub fn kill(mut self) {
+        self.child.kill().expect("the process is ours");
+        self.child.wait().expect("the process is ours");
+    }
+
+    /// SIGTERM, and how the process ended.
+    ///
+    /// # Panics
+    /// When it takes more than ten seconds.
+    pub fn terminate(mut self) -> ExitStatus {
+        let sent = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill can be run");
+        assert!(sent.success());
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("the process is ours") {
+                return status;
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "the server did not end within ten seconds");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
