@@ -6,9 +6,10 @@ use arrow::{
     record_batch::RecordBatch,
 };
 use millpond_storage::{
-    collection::{Delta, SignedBatch},
+    collection::Delta,
     epoch::Epoch,
     foreign_files::ForeignFiles,
+    signed_batch::SignedBatch,
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tempfile::TempDir;
