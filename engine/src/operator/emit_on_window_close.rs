@@ -44,11 +44,18 @@ pub(crate) struct EmitOnWindowClose {
     table: RangeTable,
     timers: Timers,
     event_time: ClosingTime,
-    /// A window that is being emitted, and the key of the last row emitted.
-    emitting: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    /// A window that is being emitted.
+    emitting: Option<Place>,
     /// Windows that the watermark has passed and that are still to be emitted.
     due: Vec<Vec<u8>>,
     closing: bool,
+}
+
+/// A place in a window.
+struct Place {
+    window: Vec<u8>,
+    /// The key of the last row emitted.
+    after: Option<Vec<u8>>,
 }
 
 impl EmitOnWindowClose {
@@ -75,10 +82,10 @@ impl EmitOnWindowClose {
             if out.is_full() {
                 return Ok(Progress::More);
             }
-            if let Some((window, after)) = self.emitting.take() {
-                self.emitting = self.emit(window, after, out)?;
+            if let Some(place) = self.emitting.take() {
+                self.emitting = self.emit(place, out)?;
             } else if let Some(window) = self.due.pop() {
-                self.emitting = Some((window, None));
+                self.emitting = Some(Place { window, after: None });
             } else if !self.find_due()? {
                 self.closing = false;
                 for (column, micros) in self.event_time.close() {
@@ -99,8 +106,9 @@ impl EmitOnWindowClose {
         Ok(!due.is_empty())
     }
 
-    /// Emits some rows of a window behind the row with key `after`. Gives the place to go on from; at the end of the window its state dies.
-    fn emit(&mut self, window: Vec<u8>, after: Option<Vec<u8>>, out: &mut Output) -> Result<Option<(Vec<u8>, Option<Vec<u8>>)>> {
+    /// Emits some rows of a window. Gives the place to go on from; at the end of the window its state dies.
+    fn emit(&mut self, place: Place, out: &mut Output) -> Result<Option<Place>> {
+        let Place { window, after } = place;
         let mut rows = EncodedRows::new();
         let mut copies: Vec<u32> = Vec::new();
         let mut last = None;
@@ -123,7 +131,7 @@ impl EmitOnWindowClose {
             out.emit(Chunk::inserts(take_record_batch(&batch, &UInt32Array::from(copies[taken..end].to_vec()))?));
             taken = end;
         }
-        Ok(Some((window, Some(last))))
+        Ok(Some(Place { window, after: Some(last) }))
     }
 
     fn apply(&mut self, chunk: &Chunk) -> Result<()> {

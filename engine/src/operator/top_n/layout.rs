@@ -62,10 +62,10 @@ impl Layout {
         let order = order_columns(spec);
         let mut sorted: Vec<usize> = order.iter().map(|order| order.column).collect();
         let mut sort: Vec<SortColumn> = order.iter().map(|order| sort_column(&types, order)).collect();
-        for column in 0..types.len() {
+        for (column, data_type) in types.iter().enumerate() {
             if !sorted.contains(&column) && !spec.partition_by.contains(&column) {
                 sorted.push(column);
-                sort.push(SortColumn::ascending(types[column].clone()));
+                sort.push(SortColumn::ascending(data_type.clone()));
             }
         }
         let partition: Vec<DataType> = spec.partition_by.iter().map(|column| types[*column].clone()).collect();

@@ -47,7 +47,7 @@ use self::{
     rows::{MAX_PACKED_ROWS, Partitions, change},
     touched::{Bound, Touched},
 };
-use super::{closing_time::ClosingTime, distinct_keys::DistinctKeys, event_time::micros, state::TableIds, timers::Timers};
+use super::{closing_time::ClosingTime, event_time::micros, state::TableIds, timers::Timers};
 use crate::{
     chunk::Chunk,
     error::Result,
@@ -78,7 +78,6 @@ pub(crate) struct TopN {
 #[derive(Default)]
 struct Scratch {
     chunk: EncodedChunk,
-    distinct: DistinctKeys,
     value: Vec<u8>,
 }
 
@@ -95,9 +94,9 @@ impl TopN {
         let window = Window::new(spec.rank, spec.offset, spec.limit, spec.emit_rank, layout::order_codec(spec, input)?);
         let packed = spec.append_only_input && spec.rank == RankKind::RowNumber && window.last() <= MAX_PACKED_ROWS;
         let partitions = if packed {
-            Partitions::Packed(context.state.point_table(ids.table(0))?)
+            Partitions::Packed(Box::new(context.state.point_table(ids.table(0))?))
         } else {
-            Partitions::Ordered(context.state.range_table(ids.table(0))?)
+            Partitions::Ordered(Box::new(context.state.range_table(ids.table(0))?))
         };
         let timers = match spec.expiry {
             Some(_) => Some(Timers::new(context.state.range_table(ids.table(2))?, context.state.key_groups())),
@@ -135,11 +134,7 @@ impl TopN {
 
     /// Applies the encoded rows of a chunk.
     fn apply(&mut self, chunk: &Chunk, encoded: &EncodedChunk, times: Option<&Int64Array>) -> Result<()> {
-        self.scratch.distinct.clear();
-        for partition in encoded.partitions.iter() {
-            self.scratch.distinct.intern(partition);
-        }
-        self.partitions.load(self.scratch.distinct.keys())?;
+        self.partitions.load(&encoded.partitions)?;
         for row in 0..chunk.num_rows() {
             let (partition, key) = (encoded.partitions.row(row), encoded.keys.row(row));
             let time = times.filter(|times| times.is_valid(row)).map(|times| times.value(row));
@@ -171,10 +166,10 @@ impl TopN {
             Some(number) => number,
             None => self.touch_ordered(partition, time)?,
         };
-        if let (true, Bound::After(last)) = (self.append_only, self.touched.bound(number)) {
-            if self.window.is_beyond(key, last)? {
-                return Ok(());
-            }
+        if let (true, Bound::After(last)) = (self.append_only, self.touched.bound(number))
+            && self.window.is_beyond(key, last)?
+        {
+            return Ok(());
         }
         let Partitions::Ordered(table) = &mut self.partitions else { return Ok(()) };
         change(table, partition, key, exact, sign, &mut self.scratch.value)

@@ -20,9 +20,9 @@ pub(super) const MAX_PACKED_ROWS: u64 = 64;
 /// See the module.
 pub(super) enum Partitions {
     /// The first few rows of each partition, packed: nothing is ever deleted, so no other row can come to the front.
-    Packed(PointTable),
+    Packed(Box<PointTable>),
     /// All rows that may ever be among the first.
-    Ordered(RangeTable),
+    Ordered(Box<RangeTable>),
 }
 
 impl Partitions {
@@ -94,8 +94,8 @@ impl Partitions {
 
     pub(super) fn table(&mut self) -> &mut dyn StateTable {
         match self {
-            Partitions::Packed(table) => table,
-            Partitions::Ordered(table) => table,
+            Partitions::Packed(table) => &mut **table,
+            Partitions::Ordered(table) => &mut **table,
         }
     }
 }

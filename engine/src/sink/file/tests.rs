@@ -5,12 +5,7 @@ use arrow::{
     datatypes::{DataType, Field, Schema, SchemaRef},
     record_batch::RecordBatch,
 };
-use millpond_storage::{
-    collection::Delta,
-    epoch::Epoch,
-    foreign_files::ForeignFiles,
-    signed_batch::SignedBatch,
-};
+use millpond_storage::{collection::Delta, epoch::Epoch, foreign_files::ForeignFiles, signed_batch::SignedBatch};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tempfile::TempDir;
 
