@@ -25,6 +25,12 @@ impl CancelHandle {
         self.running.lock().cancel();
     }
 
+    /// Returns when the running statement has been cancelled; for those who wait on its behalf.
+    pub async fn fired(&self) {
+        let token = self.running.lock().clone();
+        token.cancelled().await;
+    }
+
     /// For a statement that starts now: what was cancelled before it does not concern it.
     pub(crate) fn start_statement(&self, timeout: Option<Duration>) -> Cancel {
         let token = {
