@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use arrow::record_batch::RecordBatch;
 use datafusion::{
     error::DataFusionError,
     execution::{
         memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
-    physical_plan::SendableRecordBatchStream,
 };
 use futures::StreamExt;
 use millpond_storage::memory::{MemoryBudget, MemoryHandle};
@@ -76,9 +76,15 @@ impl BatchRuntime {
 
     /// Runs a query on these threads and hands its batches over as the client takes them. It ends early when the token fires or the stream
     /// is dropped. `keep` lives as long as the query (holds on epochs).
-    pub fn stream<K: Send + 'static>(&self, mut batches: SendableRecordBatchStream, cancel: Cancel, keep: K) -> BatchStream {
+    pub(crate) fn stream<K: Send + 'static>(
+        &self,
+        batches: impl futures::Stream<Item = Result<RecordBatch>> + Send + 'static,
+        cancel: Cancel,
+        keep: K,
+    ) -> BatchStream {
         let (sender, mut receiver) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
         let cancelled = cancel.clone();
+        let mut batches = Box::pin(batches);
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn_on(
             async move {
@@ -87,7 +93,7 @@ impl BatchRuntime {
                     let next = tokio::select! {
                         biased;
                         error = cancelled.fired() => Some(Err(error)),
-                        next = batches.next() => next.map(|batch| batch.map_err(SqlError::from)),
+                        next = batches.next() => next,
                     };
                     let Some(next) = next else { break };
                     let failed = next.is_err();
@@ -115,9 +121,9 @@ impl BatchRuntime {
 
 /// The consumer notices a cancel also while the query is busy in a long computation of one batch.
 fn cancel_while_waiting(
-    stream: impl futures::Stream<Item = Result<arrow::record_batch::RecordBatch>> + Send + Unpin + 'static,
+    stream: impl futures::Stream<Item = Result<RecordBatch>> + Send + Unpin + 'static,
     cancel: Cancel,
-) -> impl futures::Stream<Item = Result<arrow::record_batch::RecordBatch>> + Send {
+) -> impl futures::Stream<Item = Result<RecordBatch>> + Send {
     futures::stream::unfold(Some((stream, cancel)), |state| async move {
         let (mut stream, cancel) = state?;
         let next = tokio::select! {

@@ -43,8 +43,6 @@ pub(crate) struct Jobs {
 /// What a view on a view may rely on.
 #[derive(Clone, Debug)]
 pub(crate) struct ViewInfo {
-    /// Columns.
-    pub(crate) schema: SchemaRef,
     /// How its rows are identified.
     pub(crate) key: CollectionKeySpec,
     append_only: bool,
@@ -111,7 +109,7 @@ impl StreamRelations for KnownRelations<'_> {
                 Some(StreamRelation {
                     name,
                     kind: RelationKind::Collection,
-                    schema: info.schema,
+                    schema,
                     append_only: info.append_only,
                     stream_key: if let CollectionKeySpec::Columns(key) = &info.key { Some(key.clone()) } else { None },
                     watermark_column: info.watermark_column,
@@ -171,7 +169,7 @@ pub(crate) fn plan(state: &ServerState, catalog: &Catalog, object: &Object) -> R
         }
         _ => return Err(SqlError::internal("only views and sinks have jobs")),
     };
-    let bound = binding::bind_stored_query(catalog, object, query_settings)?;
+    let bound = binding::bind_stored_query(&state.system, catalog, object, query_settings)?;
     let options = ViewOptions { emit_on_window_close, root, config: binding::config_of(query_settings)? };
     Ok(plan_view(&bound, &KnownRelations::new(catalog, &state.jobs), &options)?)
 }
@@ -201,7 +199,6 @@ pub(crate) fn start(state: &ServerState, object: &Object, plan: StreamPlan) -> R
         durable_deltas: true,
     });
     let info = ViewInfo {
-        schema: plan.schema.clone(),
         key: plan.key.clone(),
         append_only: plan.append_only,
         watermark_column: plan.watermark_columns.first().copied(),

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use arrow::datatypes::SchemaRef;
+use arrow::{
+    array::{RecordBatch, RecordBatchOptions},
+    datatypes::SchemaRef,
+};
 use async_trait::async_trait;
 use datafusion::{
     catalog::{Session, TableProvider},
@@ -165,7 +168,14 @@ impl ExecutionPlan for RelationScan {
 
     fn execute(&self, _partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let batches = self.contents.open(self.part.clone(), self.projection.clone(), self.limit).map_err(external)?;
-        let stream = futures::stream::iter(batches.map(|batch| batch.map_err(external)));
+        let schema = self.schema();
+        // A collection has its own names for a view's columns.
+        let named = move |batch: Result<RecordBatch, SqlError>| -> Result<RecordBatch> {
+            let batch = batch.map_err(external)?;
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            Ok(RecordBatch::try_new_with_options(schema.clone(), batch.columns().to_vec(), &options)?)
+        };
+        let stream = futures::stream::iter(batches.map(named));
         let adapter = RecordBatchStreamAdapter::new(self.schema(), stream);
         Ok(datafusion::physical_plan::coop::make_cooperative(Box::pin(adapter)))
     }

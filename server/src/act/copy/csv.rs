@@ -36,6 +36,10 @@ pub(crate) struct CsvDecoder {
     after_return: bool,
     row_bytes: usize,
     ended: bool,
+    /// By column: an unquoted NULL text is a value.
+    force_not_null: Vec<bool>,
+    /// By column: a quoted NULL text is NULL.
+    force_null: Vec<bool>,
 }
 
 impl CsvDecoder {
@@ -55,13 +59,23 @@ impl CsvDecoder {
             after_return: false,
             row_bytes: 0,
             ended: false,
+            force_not_null: Vec::new(),
+            force_null: Vec::new(),
         }
+    }
+
+    /// The same with columns of FORCE_NOT_NULL and FORCE_NULL.
+    pub(crate) fn with_forced(mut self, force_not_null: Vec<bool>, force_null: Vec<bool>) -> Self {
+        (self.force_not_null, self.force_null) = (force_not_null, force_null);
+        self
     }
 
     fn end_value(&mut self, fields: &mut Fields) -> Result<()> {
         self.values += 1;
         if !self.skip_header {
-            let is_null = !self.was_quoted && self.value == self.null;
+            let forced = |columns: &[bool]| columns.get(self.values - 1).copied().unwrap_or(false);
+            let may_be_null = if self.was_quoted { forced(&self.force_null) } else { !forced(&self.force_not_null) };
+            let is_null = may_be_null && self.value == self.null;
             fields.push((!is_null).then_some(&self.value))?;
         }
         self.value.clear();

@@ -6,9 +6,12 @@
 pub(crate) mod binary;
 pub(crate) mod csv;
 pub(crate) mod fields;
+mod start;
 #[cfg(test)]
 mod tests;
 pub(crate) mod text;
+
+pub(crate) use start::{from_stdin, to_stdout};
 
 use std::sync::Arc;
 
@@ -61,6 +64,18 @@ pub(crate) enum Filling {
     Default(Arc<dyn PhysicalExpr>),
 }
 
+/// Into what the rows are made.
+pub(crate) struct CopyTarget {
+    /// The table.
+    pub(crate) target: Arc<Target>,
+    /// Its columns that the data gives, in the order of the data.
+    pub(crate) columns: Vec<usize>,
+    /// Where each of its columns comes from.
+    pub(crate) filling: Vec<Filling>,
+    /// How values look.
+    pub(crate) text: TextSettings,
+}
+
 /// The rows of one COPY.
 pub(crate) struct TableCopy {
     state: Arc<ServerState>,
@@ -77,23 +92,15 @@ pub(crate) struct TableCopy {
 }
 
 impl TableCopy {
-    /// A COPY into a table. `columns` are the table's columns that the data gives, in its order; `filling` says where each column of the table
-    /// comes from.
-    pub(crate) fn new(
-        state: Arc<ServerState>,
-        target: Arc<Target>,
-        columns: &[usize],
-        filling: Vec<Filling>,
-        format: &CopyFormat,
-        text: TextSettings,
-        destination: Destination,
-        cancel: Cancel,
-    ) -> Self {
+    /// A COPY into a table.
+    pub(crate) fn new(state: Arc<ServerState>, copy: CopyTarget, format: &CopyFormat, destination: Destination, cancel: Cancel) -> Self {
+        let CopyTarget { target, columns, filling, text } = copy;
         let names = columns.iter().map(|column| target.schema().field(*column).name().clone()).collect();
         let decoder: Box<dyn RowDecoder> = match format {
             CopyFormat::Text { delimiter, null, header } => Box::new(text::TextDecoder::new(*delimiter, null, *header)),
-            CopyFormat::Csv { delimiter, null, header, quote, escape, .. } => {
-                Box::new(csv::CsvDecoder::new(*delimiter, *quote, *escape, null, *header))
+            CopyFormat::Csv { delimiter, null, header, quote, escape, force_not_null, force_null, .. } => {
+                let decoder = csv::CsvDecoder::new(*delimiter, *quote, *escape, null, *header);
+                Box::new(decoder.with_forced(force_not_null.clone(), force_null.clone()))
             }
             CopyFormat::Binary => {
                 let types = columns.iter().map(|column| target.object.columns()[*column].sql_type.clone()).collect();

@@ -2,8 +2,12 @@
 
 mod bag;
 pub(crate) mod changes;
+pub(crate) mod fill;
+pub(crate) mod insert;
 mod keyed;
 pub(crate) mod reads;
 pub(crate) mod table_change;
 pub(crate) mod target;
+pub(crate) mod truncate;
+pub(crate) mod update;
 pub(crate) mod work;

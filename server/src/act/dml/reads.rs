@@ -52,6 +52,11 @@ impl Reads {
         }
     }
 
+    /// Forgets a table.
+    pub(crate) fn forget(&self, table: u64) {
+        self.0.lock().remove(&table);
+    }
+
     /// Everything read, by table.
     pub(crate) fn all(&self) -> BTreeMap<u64, TableRead> {
         self.0.lock().clone()

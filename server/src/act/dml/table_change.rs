@@ -14,7 +14,7 @@ use crate::{
             target::Target,
             work::Work,
         },
-        select,
+        read,
     },
     error::{Result, SqlError},
     relation::contents::Contents,
@@ -64,7 +64,7 @@ impl TableChange {
         let committed: Arc<dyn Contents> = if self.locked {
             Arc::new(AcknowledgedContents::new(self.acknowledged.clone(), identity.clone()))
         } else {
-            select::block_contents(session, &self.target, cancel).await?
+            read::block_contents(session, &self.target, cancel).await?
         };
         Ok(match session.transaction.work.as_ref().and_then(|work| work.changes(self.target.object.id)) {
             Some(changes) => Arc::new(ChangedContents::new(committed, changes, identity.clone())),

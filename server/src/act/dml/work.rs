@@ -7,10 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc, task::Poll};
 
 use arrow::array::RecordBatch;
-use millpond_engine::{
-    coordinator::{read::ReadPoint, table::TableHandle},
-    engine::Engine,
-};
+use millpond_engine::{coordinator::table::TableHandle, engine::Engine};
 use millpond_storage::{
     encoding::{EncodedRows, key::KeyCodec},
     epoch_log::SignedBatch,
@@ -20,9 +17,12 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::{
-    act::dml::{
-        changes::{Changes, Identity, Mark},
-        reads::{Reads, TableRead},
+    act::{
+        dml::{
+            changes::{Changes, Identity, Mark},
+            reads::{Reads, TableRead},
+        },
+        read::Snapshot,
     },
     error::{Result, SqlError},
 };
@@ -47,7 +47,7 @@ pub(crate) struct Work {
     /// Locks kept since the state was read: the work needs no validation. A statement whose client does not go on loses them after a while.
     guards: Arc<Mutex<BTreeMap<u64, Guard>>>,
     /// The epoch the block reads, fixed by its first read.
-    pub(crate) snapshot: Option<Arc<ReadPoint>>,
+    pub(crate) snapshot: Option<Arc<Snapshot>>,
     memory: MemoryHandle,
 }
 
@@ -86,6 +86,12 @@ impl Work {
             version,
         });
         Arc::make_mut(&mut table.changes)
+    }
+
+    /// Forgets what was changed in a table: it is gone.
+    pub(crate) fn forget(&mut self, table: u64) {
+        self.tables.remove(&table);
+        self.reads.forget(table);
     }
 
     /// Keeps a table's lock until the commit.
