@@ -5,15 +5,24 @@ use std::sync::Arc;
 use datafusion::{common::config::ConfigOptions, logical_expr::{LogicalPlan, TableSource}};
 use millpond_planner::{
     bind::{self, BindContext, Bound},
-    catalog::{Catalog, Object, object::QuerySettings},
+    catalog::{
+        Catalog, Object, ObjectBody,
+        name::quoted,
+        object::{QuerySettings, Sink, SinkInput},
+    },
     parse::ParsedStatement,
+    pg_text::TextSettings,
     types::SqlType,
 };
 
 use crate::{
-    error::Result,
+    error::{Result, SqlError},
     relation::system::SystemSource,
-    session::{Session, settings::SERVER_VERSION, text},
+    session::{
+        Session,
+        settings::{OWNER_NAME, SERVER_VERSION},
+        text,
+    },
     system_tables::registry::SystemRelations,
 };
 
@@ -39,7 +48,7 @@ impl bind::SystemRelations for SystemNames {
 /// What a session's statements are bound in.
 pub(crate) struct SessionNames {
     search_path: Vec<String>,
-    text: millpond_planner::pg_text::TextSettings,
+    text: TextSettings,
     user: String,
     database: String,
     system: SystemNames,
@@ -77,16 +86,34 @@ pub(crate) fn bind(session: &Session, catalog: &Catalog, parsed: &ParsedStatemen
     Ok(SessionNames::of(session).with(catalog, parameters, |context| bind::bind(parsed, context))?)
 }
 
-/// Binds the stored query of a materialized view or sink under the settings it was created with.
-pub(crate) fn bind_stored_query(system: &Arc<SystemRelations>, catalog: &Catalog, object: &Object, settings: &QuerySettings) -> Result<LogicalPlan> {
+/// Calls `bind` for something that is stored, outside of any session.
+pub(crate) fn with_stored<T>(system: &Arc<SystemRelations>, catalog: &Catalog, text: TextSettings, bind: impl FnOnce(&BindContext<'_>) -> T) -> T {
     let names = SessionNames {
         search_path: Vec::new(),
-        text: text::of_settings(settings)?,
-        user: crate::session::settings::OWNER_NAME.to_owned(),
+        text,
+        user: OWNER_NAME.to_owned(),
         database: millpond_planner::catalog::DATABASE.to_owned(),
         system: SystemNames(system.clone()),
     };
-    Ok(names.with(catalog, &[], |context| bind::bind_stored_query(object, context))?.plan)
+    names.with(catalog, &[], bind)
+}
+
+/// Binds the stored query of a materialized view or sink under the settings it was created with.
+pub(crate) fn bind_stored_query(
+    system: &Arc<SystemRelations>,
+    catalog: &Catalog,
+    object: &Object,
+    settings: &QuerySettings,
+) -> Result<LogicalPlan> {
+    let definition = match &object.body {
+        ObjectBody::Sink(Sink { input: SinkInput::Relation(id), .. }) => {
+            let relation = catalog.get(*id).ok_or_else(|| SqlError::internal("the relation of a sink has gone"))?;
+            format!("SELECT * FROM {}.{}", quoted(catalog.schema_name(relation)), quoted(&relation.name))
+        }
+        _ => object.definition().ok_or_else(|| SqlError::internal("an object without a query"))?.to_owned(),
+    };
+    let bind = |context: &BindContext<'_>| bind::bind_stored_query(&definition, settings, context);
+    Ok(with_stored(system, catalog, text::of_settings(settings)?, bind)?.plan)
 }
 
 /// DataFusion's options for expressions of a stored query.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use datafusion::scalar::ScalarValue;
 use millpond_planner::{
-    bind::{Bound, BoundStatement, OutputColumn},
+    bind::{self, BindContext, Bound, BoundStatement, OutputColumn},
+    catalog::fold,
     parse::{ParsedStatement, Statement},
     types::SqlType,
 };
@@ -13,7 +14,7 @@ use parking_lot::Mutex;
 use crate::{
     act::{copy, cursor, ddl, dml, explain, maintenance, prepare as act_prepare, select, settings, show, transaction},
     answer::{Answer, Column},
-    binding,
+    binding::{self, SessionNames},
     error::{Result, SqlError},
     session::{ParameterType, Prepared, Session, cancel::Cancel},
     system_tables::numbers,
@@ -71,10 +72,16 @@ pub(crate) async fn execute(session: &mut Session, parsed: &ParsedStatement, par
         Statement::Reset(target) => settings::reset(session, target),
         Statement::Discard(target) => settings::discard(session, *target),
         Statement::Prepare(prepare) => act_prepare::prepare(session, prepare).await,
-        Statement::Execute { name, arguments } => Box::pin(act_prepare::execute(session, name, arguments, cancel)).await,
-        Statement::Deallocate(name) => act_prepare::deallocate(session, name.as_ref()),
+        Statement::Execute { name, arguments } => {
+            let plan = act_prepare::find(session, &fold(name))?.plan.clone().ok_or_else(|| SqlError::internal("nothing was prepared"))?;
+            let catalog = session.server.catalog.snapshot();
+            let bind = |context: &BindContext<'_>| bind::bind_expression_values(arguments, &plan.types, context);
+            let arguments = SessionNames::of(session).with(&catalog, &[], bind)?;
+            Box::pin(act_prepare::execute(session, &plan, &arguments, cancel)).await
+        }
+        Statement::Deallocate(name) => act_prepare::deallocate(session, name.as_ref().map(fold).as_deref()),
         Statement::Fetch(fetch) => cursor::fetch(session, fetch, cancel).await,
-        Statement::CloseCursor(name) => cursor::close(session, name.as_ref()),
+        Statement::CloseCursor(name) => cursor::close(session, name.as_ref().map(fold).as_deref()),
         Statement::Vacuum => Ok(Answer::done("VACUUM")),
         Statement::Flush => maintenance::flush(session, cancel).await,
         Statement::Notification(tag) => Ok(Answer::done(*tag)),
@@ -104,8 +111,11 @@ pub(crate) async fn act(
         BoundStatement::Truncate(tables) => dml::truncate::execute(session, tables, cancel).await,
         BoundStatement::CopyFrom(from) => copy::from_stdin(session, from, cancel).await,
         BoundStatement::CopyTo(query, options) => copy::to_stdout(session, query, options, cancel).await,
-        BoundStatement::DeclareCursor { name, query, scroll, hold, .. } => {
-            cursor::declare(session, cursor::Declaration { name, query, scroll: *scroll, hold: *hold, text: &parsed.text }, cancel).await
+        BoundStatement::DeclareCursor { name, query, hold, .. } => {
+            let Statement::DeclareCursor(declared) = &parsed.statement else { return Err(SqlError::internal("a cursor is not declared")) };
+            let (scroll, may_scroll) = (declared.scroll == Some(true), declared.scroll.is_none());
+            let declaration = cursor::Declaration { name, query, scroll, may_scroll, hold: *hold, text: &parsed.text };
+            cursor::declare(session, declaration, values).await
         }
         BoundStatement::Analyze(_) => Ok(Answer::done("ANALYZE")),
         BoundStatement::Create(..)
@@ -153,8 +163,8 @@ fn utility_columns(session: &Session, statement: &Statement) -> Result<Option<Ve
     Ok(match statement {
         Statement::Show(wanted) => Some(show::columns(session, wanted)?),
         Statement::Explain(_) => Some(settings::text_columns(&["QUERY PLAN"])),
-        Statement::Fetch(fetch) if !fetch.moves => Some(cursor::columns(session, &fetch.cursor)?),
-        Statement::Execute { name, .. } => act_prepare::find(session, name)?.columns.clone(),
+        Statement::Fetch(fetch) if !fetch.moves => Some(cursor::columns(session, &fold(&fetch.cursor))?),
+        Statement::Execute { name, .. } => act_prepare::find(session, &fold(name))?.columns.clone(),
         _ => None,
     })
 }

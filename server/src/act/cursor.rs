@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
 use futures::StreamExt;
-use millpond_planner::parse::statement::{DeclareCursor, Fetch, FetchDirection};
+use datafusion::scalar::ScalarValue;
+use millpond_planner::{
+    bind::BoundQuery,
+    catalog::fold,
+    parse::statement::{Fetch, FetchDirection},
+};
 
 use crate::{
     act::select,
@@ -64,18 +69,35 @@ impl Cursors {
     }
 }
 
+/// What DECLARE says.
+pub(crate) struct Declaration<'a> {
+    /// The cursor's name.
+    pub(crate) name: &'a str,
+    /// What it shows.
+    pub(crate) query: &'a BoundQuery,
+    /// It must be able to go back.
+    pub(crate) scroll: bool,
+    /// It may go back if that costs little.
+    pub(crate) may_scroll: bool,
+    /// It outlives the transaction.
+    pub(crate) hold: bool,
+    /// The statement.
+    pub(crate) text: &'a str,
+}
+
 /// DECLARE name CURSOR FOR query.
-pub(crate) async fn declare(session: &mut Session, declare: &DeclareCursor, text: &str) -> Result<Answer> {
-    if session.transaction.phase() == Phase::Idle && !declare.hold {
+pub(crate) async fn declare(session: &mut Session, declaration: Declaration<'_>, values: &[ScalarValue]) -> Result<Answer> {
+    let Declaration { name, query, scroll, may_scroll, hold, text } = declaration;
+    if session.transaction.phase() == Phase::Idle && !hold {
         return Err(SqlError::new("25P01", "DECLARE CURSOR can only be used in transaction blocks"));
     }
-    if session.cursors.open.contains_key(&declare.name.value) {
-        return Err(SqlError::new("42P03", format!("cursor \"{}\" already exists", declare.name.value)));
+    if session.cursors.open.contains_key(name) {
+        return Err(SqlError::new("42P03", format!("cursor \"{name}\" already exists")));
     }
     if session.cursors.open.len() >= CURSOR_LIMIT {
         return Err(SqlError::new("54000", "too many cursors in this session"));
     }
-    let (columns, rows) = select::open_query(session, &declare.query, text, Cancel::never()).await?;
+    let (columns, rows) = select::open(session, query, values, Cancel::never()).await?;
     let committed = session.transaction.phase() == Phase::Idle;
     let cursor = Cursor {
         columns,
@@ -84,13 +106,13 @@ pub(crate) async fn declare(session: &mut Session, declare: &DeclareCursor, text
         dropped: 0,
         ended: false,
         position: 0,
-        scroll: declare.scroll != Some(false),
-        must_scroll: declare.scroll == Some(true),
-        hold: declare.hold,
+        scroll: scroll || may_scroll,
+        must_scroll: scroll,
+        hold,
         committed,
         text: text.to_owned(),
     };
-    session.cursors.open.insert(declare.name.value.clone(), cursor);
+    session.cursors.open.insert(name.to_owned(), cursor);
     Ok(Answer::done("DECLARE CURSOR"))
 }
 
@@ -110,7 +132,7 @@ pub(crate) fn close(session: &mut Session, name: Option<&str>) -> Result<Answer>
 
 /// FETCH and MOVE.
 pub(crate) async fn fetch(session: &mut Session, fetch: &Fetch, cancel: &Cancel) -> Result<Answer> {
-    let name = &fetch.cursor.value;
+    let name = &fold(&fetch.cursor);
     let cursor = session.cursors.open.get_mut(name).ok_or_else(|| no_cursor(name))?;
     let rows = cursor.fetch(fetch.direction, cancel).await?;
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();

@@ -54,16 +54,14 @@ pub(crate) async fn execute(session: &mut Session, parsed: &ParsedStatement, can
     }
     let server = session.server.clone();
     let guard = cancel.race(async { Ok::<_, SqlError>(server.catalog.lock().await) }).await?;
-    if let Statement::CreateSource(source) = &parsed.statement {
-        define_source::create(session, source, parsed, &guard, cancel).await?;
-        return Ok(Answer::done(tag));
-    }
     let bound = binding::bind(session, &server.catalog.snapshot(), parsed, &[])?;
     match bound.statement {
         BoundStatement::Create(change, notices) => {
             tell(session, notices);
-            if let Some(change) = change {
-                create(&server, &guard, &change)?;
+            match (change, &parsed.statement) {
+                (None, _) => {}
+                (Some(change), Statement::CreateSource(source)) => define_source::create(session, source, &change, &guard, cancel).await?,
+                (Some(change), _) => create(&server, &guard, &change)?,
             }
         }
         BoundStatement::CreateAs(create) => return create_as(session, *create, tag, guard, cancel).await,
@@ -91,7 +89,7 @@ pub(crate) fn tell(session: &Session, notices: Vec<BoundNotice>) {
 }
 
 /// The object that a change puts.
-fn put_object(change: &CatalogChange) -> Result<Arc<Object>> {
+pub(crate) fn put_object(change: &CatalogChange) -> Result<Arc<Object>> {
     change.object().cloned().ok_or_else(|| SqlError::internal("a definition that puts no object"))
 }
 

@@ -1,19 +1,20 @@
 //! PREPARE, EXECUTE and DEALLOCATE.
 
-use datafusion::scalar::ScalarValue;
+use std::sync::Arc;
+
+use datafusion::logical_expr::Expr;
 use millpond_planner::{
-    bind,
-    catalog::name::{Identifier, fold},
+    catalog::fold,
     parse::statement::Prepare,
     types::{SqlType, name::from_ast},
 };
 
 use crate::{
+    act::dml::insert::constant,
     answer::Answer,
-    binding::SessionNames,
     error::{Result, SqlError},
     session::{Prepared, Session, cancel::Cancel},
-    statement,
+    statement::{self, PreparedPlan},
 };
 
 /// Most statements a session may prepare.
@@ -35,43 +36,26 @@ pub(crate) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<
 }
 
 /// The prepared statement of that name.
-pub(crate) fn find<'a>(session: &'a Session, name: &Identifier) -> Result<&'a Prepared> {
-    let name = fold(name);
-    session.prepared.get(&name).ok_or_else(|| SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")))
+pub(crate) fn find<'a>(session: &'a Session, name: &str) -> Result<&'a Prepared> {
+    session.prepared.get(name).ok_or_else(|| SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")))
 }
 
-/// EXECUTE name (arguments).
-pub(crate) async fn execute(
-    session: &mut Session,
-    name: &Identifier,
-    arguments: &[bind::Expression],
-    cancel: &Cancel,
-) -> Result<Answer> {
-    let plan = find(session, name)?.plan.clone().ok_or_else(|| SqlError::internal("an empty statement was prepared"))?;
-    if arguments.len() != plan.types.len() {
-        let shown = fold(name);
-        return Err(SqlError::new("42601", format!("wrong number of parameters for prepared statement \"{shown}\""))
-            .with_detail(format!("Expected {} parameters but got {}.", plan.types.len(), arguments.len())));
-    }
-    let catalog = session.server.catalog.snapshot();
-    let values: Vec<ScalarValue> =
-        SessionNames::of(session).with(&catalog, &[], |context| bind::bind_expression_values(arguments, &plan.types, context))?;
-    statement::execute_prepared(session, &plan, values.into_iter().map(Some).collect(), cancel).await
+/// EXECUTE name (arguments), which have been bound to the types of the parameters.
+pub(crate) async fn execute(session: &mut Session, plan: &Arc<PreparedPlan>, arguments: &[Expr], cancel: &Cancel) -> Result<Answer> {
+    let values = arguments.iter().map(|argument| Ok(Some(constant(argument)?))).collect::<Result<Vec<_>>>()?;
+    statement::execute_prepared(session, plan, values, cancel).await
 }
 
 /// DEALLOCATE name, DEALLOCATE ALL.
-pub(crate) fn deallocate(session: &mut Session, name: Option<&Identifier>) -> Result<Answer> {
+pub(crate) fn deallocate(session: &mut Session, name: Option<&str>) -> Result<Answer> {
     match name {
         None => {
             session.prepared.clear();
             Ok(Answer::done("DEALLOCATE ALL"))
         }
-        Some(name) => {
-            let name = fold(name);
-            match session.prepared.remove(&name) {
-                Some(_) => Ok(Answer::done("DEALLOCATE")),
-                None => Err(SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"))),
-            }
-        }
+        Some(name) => match session.prepared.remove(name) {
+            Some(_) => Ok(Answer::done("DEALLOCATE")),
+            None => Err(SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"))),
+        },
     }
 }

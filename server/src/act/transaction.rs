@@ -1,6 +1,9 @@
 //! BEGIN, COMMIT, ROLLBACK and savepoints.
 
-use millpond_planner::parse::statement::{Transaction as Control, TransactionModes};
+use millpond_planner::{
+    catalog::fold,
+    parse::statement::{Transaction as Control, TransactionModes},
+};
 
 use crate::{
     answer::Answer,
@@ -19,17 +22,17 @@ pub(crate) async fn execute(session: &mut Session, control: &Control) -> Result<
         Control::Rollback { chain } => rollback(session, *chain),
         Control::Savepoint(name) => {
             require_block(session, "SAVEPOINT")?;
-            session.transaction.savepoint(&name.value, &session.variables)?;
+            session.transaction.savepoint(&fold(name), &session.variables)?;
             Ok(Answer::done("SAVEPOINT"))
         }
         Control::Release(name) => {
             require_block(session, "RELEASE SAVEPOINT")?;
-            session.transaction.release(&name.value)?;
+            session.transaction.release(&fold(name))?;
             Ok(Answer::done("RELEASE"))
         }
         Control::RollbackTo(name) => {
             require_block(session, "ROLLBACK TO SAVEPOINT")?;
-            session.transaction.rollback_to(&name.value, &mut session.variables)?;
+            session.transaction.rollback_to(&fold(name), &mut session.variables)?;
             Ok(Answer::done("ROLLBACK"))
         }
     }

@@ -3,7 +3,7 @@
 use datafusion::common::DFSchema;
 use millpond_planner::{
     bind::{BoundCopyFrom, BoundQuery},
-    catalog::name::fold,
+    catalog::fold,
     parse::statement::{CopyFormat as Form, CopyOptions},
     types::SqlType,
 };
@@ -84,7 +84,7 @@ fn format(options: &CopyOptions, names: &[String]) -> Result<CopyFormat> {
     let byte = |character: char| {
         u8::try_from(character).ok().filter(u8::is_ascii).ok_or_else(|| SqlError::unsupported("COPY delimiters must be ASCII characters"))
     };
-    let chosen = |columns: &[millpond_planner::catalog::name::Identifier]| {
+    let chosen = |columns: &[_]| {
         let columns: Vec<String> = columns.iter().map(fold).collect();
         if let Some(unknown) = columns.iter().find(|column| !names.contains(column)) {
             return Err(SqlError::new("42703", format!("column \"{unknown}\" does not exist")));

@@ -115,28 +115,25 @@ pub(crate) fn with_values(expression: &Expr, values: &[ScalarValue]) -> Result<E
     Ok(replaced.data)
 }
 
+/// The value of an expression without columns.
+pub(crate) fn constant(expression: &Expr) -> Result<ScalarValue> {
+    if let Expr::Literal(value, _) = expression {
+        return Ok(value.clone());
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let one_row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
+    let array = physical_over(expression, &DFSchema::empty())?.evaluate(&one_row)?.into_array(1)?;
+    Ok(ScalarValue::try_from_array(&array, 0)?)
+}
+
 /// Rows of VALUES, evaluated without a plan.
 fn evaluate(rows: &[Vec<Expr>], values: &[ScalarValue], schema: &SchemaRef) -> Result<RecordBatch> {
-    let no_columns = DFSchema::empty();
-    let one_row = RecordBatch::try_new_with_options(
-        Arc::new(Schema::empty()),
-        Vec::new(),
-        &RecordBatchOptions::new().with_row_count(Some(1)),
-    )?;
-    let value_of = |expression: &Expr| -> Result<ScalarValue> {
-        match with_values(expression, values)? {
-            Expr::Literal(value, _) => Ok(value),
-            other => {
-                let array = physical_over(&other, &no_columns)?.evaluate(&one_row)?.into_array(1)?;
-                Ok(ScalarValue::try_from_array(&array, 0)?)
-            }
-        }
-    };
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
     for (number, field) in schema.fields().iter().enumerate() {
         let mut cells = Vec::with_capacity(rows.len());
         for row in rows {
-            let value = value_of(row.get(number).ok_or_else(|| SqlError::internal("a row of VALUES is too short"))?)?;
+            let expression = row.get(number).ok_or_else(|| SqlError::internal("a row of VALUES is too short"))?;
+            let value = constant(&with_values(expression, values)?)?;
             cells.push(if value.data_type() == *field.data_type() { value } else { value.cast_to(field.data_type())? });
         }
         columns.push(if cells.is_empty() { arrow::array::new_empty_array(field.data_type()) } else { ScalarValue::iter_to_array(cells)? });

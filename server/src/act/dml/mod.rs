@@ -10,4 +10,6 @@ pub(crate) mod table_change;
 pub(crate) mod target;
 pub(crate) mod truncate;
 pub(crate) mod update;
+#[cfg(test)]
+mod tests;
 pub(crate) mod work;

@@ -18,6 +18,7 @@ use parking_lot::RwLock;
 
 use crate::{
     act::dml::changes::Identity,
+    binding,
     error::{Result, SqlError},
     state::ServerState,
 };
@@ -76,7 +77,8 @@ impl Target {
         let identity = Arc::new(Identity::new(schema.clone(), key)?);
         let handle = state.engine.table(id).ok_or_else(gone)?;
         let mut checks = Vec::new();
-        for (name, condition) in bind::checks_of(catalog, &object)? {
+        let bound = binding::with_stored(&state.system, catalog, TextSettings::default(), |context| bind::checks_of(&object, context))?;
+        for (name, condition) in bound {
             checks.push((name, physical(&condition, &schema)?));
         }
         Ok(Self { identity, handle, checks, object })
