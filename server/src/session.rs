@@ -20,6 +20,7 @@ use std::{
 use datafusion::scalar::ScalarValue;
 use futures::StreamExt;
 use millpond_planner::{
+    catalog::Catalog,
     parse::{self, Statement},
     pg_text::TextSettings,
 };
@@ -273,7 +274,7 @@ impl Session {
 
     /// The connection has ended: an open transaction is rolled back.
     pub async fn close(mut self) {
-        self.transaction.end(false, &mut self.variables);
+        self.rollback().await;
         self.cursors.clear();
     }
 
@@ -339,16 +340,37 @@ impl Session {
         listed.into_iter().map(|name| if name == "$user" { self.info.user.clone() } else { name }).collect()
     }
 
+    /// The catalog as the session's transaction sees it.
+    pub(crate) fn catalog(&self) -> Catalog {
+        self.transaction.definitions.seen(self.server.catalog.snapshot())
+    }
+
     /// Commits the transaction, whatever it is.
     pub(crate) async fn commit(&mut self) -> Result<()> {
-        let work = self.transaction.work.take();
-        let result = match work {
-            Some(work) => work.commit(&self.server.engine).await,
+        let server = self.server.clone();
+        let result = match self.transaction.work.take() {
+            Some(work) => work.commit(&server.engine).await,
             None => Ok(()),
+        };
+        let result = match result {
+            Ok(()) => self.transaction.definitions.finish(&server).await,
+            Err(error) => {
+                self.transaction.definitions.undo_to(&server, 0).await;
+                Err(error)
+            }
         };
         self.transaction.end(result.is_ok(), &mut self.variables);
         self.cursors.end_transaction(result.is_ok());
         result
+    }
+
+    /// Rolls the transaction back.
+    pub(crate) async fn rollback(&mut self) {
+        let server = self.server.clone();
+        self.transaction.work = None;
+        self.transaction.definitions.undo_to(&server, 0).await;
+        self.transaction.end(false, &mut self.variables);
+        self.cursors.end_transaction(false);
     }
 
     /// Lends the transaction's work to a COPY.

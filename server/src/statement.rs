@@ -74,7 +74,7 @@ pub(crate) async fn execute(session: &mut Session, parsed: &ParsedStatement, par
         Statement::Prepare(prepare) => act_prepare::prepare(session, prepare).await,
         Statement::Execute { name, arguments } => {
             let plan = act_prepare::find(session, &fold(name))?.plan.clone().ok_or_else(|| SqlError::internal("nothing was prepared"))?;
-            let catalog = session.server.catalog.snapshot();
+            let catalog = session.catalog();
             let bind = |context: &BindContext<'_>| bind::bind_expression_values(arguments, &plan.types, context);
             let arguments = SessionNames::of(session).with(&catalog, &[], bind)?;
             Box::pin(act_prepare::execute(session, &plan, &arguments, cancel)).await
@@ -88,7 +88,7 @@ pub(crate) async fn execute(session: &mut Session, parsed: &ParsedStatement, par
         Statement::Explain(wanted) => explain::execute(session, wanted, parameters, cancel).await,
         statement if ddl::is_definition(statement) => ddl::execute(session, parsed, cancel).await,
         _ => {
-            let catalog = session.server.catalog.snapshot();
+            let catalog = session.catalog();
             let bound = binding::bind(session, &catalog, parsed, &parameters.types)?;
             act(session, &bound, parsed, &parameters.values, cancel).await
         }
@@ -172,6 +172,11 @@ fn utility_columns(session: &Session, statement: &Statement) -> Result<Option<Ve
 impl PreparedPlan {
     fn bind(&self, session: &Session, declared: &[Option<SqlType>]) -> Result<Arc<CachedPlan>> {
         let (catalog, catalog_version) = session.server.catalog.versioned();
+        // A catalog that only this transaction sees is nothing to remember plans by.
+        if session.transaction.definitions.hides() {
+            let bound = binding::bind(session, &session.catalog(), &self.parsed, declared)?;
+            return Ok(Arc::new(CachedPlan { catalog_version, settings_generation: 0, bound, shortcut: None }));
+        }
         let settings_generation = session.variables.generation();
         if let Some(cached) = &*self.cached.lock()
             && cached.catalog_version == catalog_version

@@ -42,26 +42,39 @@ pub(crate) fn is_definition(statement: &Statement) -> bool {
     )
 }
 
-/// Executes a definition. It takes effect at once, also in a block, and is not rolled back with it.
+/// Executes a definition; for what it means in a block see [`super::definitions`].
 pub(crate) async fn execute(session: &mut Session, parsed: &ParsedStatement, cancel: &Cancel) -> Result<Answer> {
     let tag = parsed.statement.tag();
     session.require_writable(&tag)?;
-    match session.transaction.phase() {
-        Phase::Block => session.notify(Notice::warning("25001", format!("{tag} is not rolled back with its transaction"))),
+    if session.transaction.phase() == Phase::Implicit {
         // Earlier statements of the script come first.
-        Phase::Implicit => session.commit().await?,
-        Phase::Idle | Phase::Failed => {}
+        session.commit().await?;
     }
     let server = session.server.clone();
     let guard = cancel.race(async { Ok::<_, SqlError>(server.catalog.lock().await) }).await?;
-    let bound = binding::bind(session, &server.catalog.snapshot(), parsed, &[])?;
+    let bound = binding::bind(session, &session.catalog(), parsed, &[])?;
+    let guard = match changes(&bound.statement) {
+        Some(change) if session.transaction.definitions.wants_dropped_name(&server.catalog.snapshot(), change) => {
+            drop(guard);
+            session.notify(Notice::warning("25001", "what this transaction has dropped goes now, because its name is wanted again"));
+            session.transaction.definitions.finish(&server).await?;
+            server.catalog.lock().await
+        }
+        _ => guard,
+    };
     match bound.statement {
         BoundStatement::Create(change, notices) => {
             tell(session, notices);
             match (change, &parsed.statement) {
                 (None, _) => {}
-                (Some(change), Statement::CreateSource(source)) => define_source::create(session, source, &change, &guard, cancel).await?,
-                (Some(change), _) => create(&server, &guard, &change)?,
+                (Some(change), Statement::CreateSource(source)) => {
+                    note(session, &change);
+                    define_source::create(session, source, &change, &guard, cancel).await?;
+                }
+                (Some(change), _) => {
+                    note(session, &change);
+                    create(&server, &guard, &change)?;
+                }
             }
         }
         BoundStatement::CreateAs(create) => return create_as(session, *create, tag, guard, cancel).await,
@@ -69,12 +82,30 @@ pub(crate) async fn execute(session: &mut Session, parsed: &ParsedStatement, can
         BoundStatement::Alter(change, notices) => {
             tell(session, notices);
             if let Some(change) = change {
+                note(session, &change);
                 server.catalog.commit(&guard, &change)?;
             }
         }
         _ => return Err(SqlError::internal("a definition was bound to something else")),
     }
     Ok(Answer::done(tag))
+}
+
+/// The change of the catalog that a statement is bound to.
+fn changes(statement: &BoundStatement) -> Option<&CatalogChange> {
+    match statement {
+        BoundStatement::Create(change, _) | BoundStatement::Alter(change, _) => change.as_ref(),
+        BoundStatement::CreateAs(create) => create.change.as_ref(),
+        _ => None,
+    }
+}
+
+/// In a block, notes how a change that is about to be made is taken back.
+pub(crate) fn note(session: &mut Session, change: &CatalogChange) {
+    if session.transaction.phase() == Phase::Block {
+        let before = session.server.catalog.snapshot();
+        session.transaction.definitions.note(&before, change);
+    }
 }
 
 /// Passes notices on.
@@ -115,6 +146,7 @@ async fn create_as(session: &mut Session, create: BoundCreateAs, tag: String, gu
         ObjectBody::Table(_) => create_table_as(session, &create, change, &object, guard, cancel).await,
         ObjectBody::MaterializedView(_) | ObjectBody::Sink(_) => create_job(session, change, object, tag, guard, cancel).await,
         _ => {
+            note(session, change);
             session.server.catalog.commit(&guard, change)?;
             Ok(Answer::done(tag))
         }
@@ -136,6 +168,7 @@ async fn create_table_as(
     } else {
         Vec::new()
     };
+    note(session, change);
     create(&server, &guard, change)?;
     drop(guard);
     let filled = dml::fill::fill(session, object.id, rows, cancel).await;
@@ -174,6 +207,7 @@ async fn create_job(
     for warning in plan.warnings.clone() {
         session.notify(Notice::notice(warning));
     }
+    note(session, change);
     let changed = server.catalog.record(&guard, change)?;
     let job = match jobs::start(&server, &object, plan) {
         Ok(job) => job,
@@ -216,7 +250,7 @@ async fn wait_ready(session: &Session, job: &Arc<JobHandle>, cancel: &Cancel) ->
 }
 
 /// Removes what could not be finished, and what was built on it meanwhile.
-async fn take_back(server: &ServerState, id: u64) {
+pub(crate) async fn take_back(server: &ServerState, id: u64) {
     let guard = server.catalog.lock().await;
     let catalog = server.catalog.snapshot();
     let removed = match catalog.plan_drop(&[id], true, &[]) {
@@ -234,11 +268,15 @@ async fn drop_objects(session: &mut Session, dropped: BoundDrop, guard: &DdlGuar
     if let Some(work) = &mut session.transaction.work {
         dropped.ids.iter().for_each(|id| work.forget(*id));
     }
+    if session.transaction.phase() == Phase::Block {
+        session.transaction.definitions.note_dropped(&dropped.ids);
+        return Ok(());
+    }
     remove(&session.server.clone(), guard, &dropped.ids, change).await
 }
 
 /// The record goes first: an object whose files were gone and whose record was not would come back empty.
-async fn remove(server: &ServerState, guard: &DdlGuard<'_>, ids: &[u64], change: &CatalogChange) -> Result<()> {
+pub(crate) async fn remove(server: &ServerState, guard: &DdlGuard<'_>, ids: &[u64], change: &CatalogChange) -> Result<()> {
     server.catalog.commit(guard, change)?;
     for id in ids {
         server.jobs.forget(*id);

@@ -26,7 +26,7 @@ pub(crate) async fn execute(session: &mut Session, explain: &Explain, parameters
     if !matches!(explain.format.as_str(), "" | "text") {
         return Err(SqlError::unsupported(format!("EXPLAIN (FORMAT {}) is not supported", explain.format)).with_hint("Use FORMAT TEXT."));
     }
-    let catalog = session.server.catalog.snapshot();
+    let catalog = session.catalog();
     let bound = binding::bind(session, &catalog, &explain.statement, &parameters.types)?;
     let text = match explained_plan(&bound) {
         Some(plan) => bounded(session, plan.clone(), &parameters.values, explain, cancel).await?,

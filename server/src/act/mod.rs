@@ -4,6 +4,7 @@ pub(crate) mod copy;
 pub(crate) mod cursor;
 pub(crate) mod ddl;
 pub(crate) mod define_source;
+pub(crate) mod definitions;
 pub(crate) mod dml;
 pub(crate) mod explain;
 pub(crate) mod maintenance;

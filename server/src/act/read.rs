@@ -172,7 +172,7 @@ fn note_tables_under(session: &Session, catalog: &Catalog, object: &Object, epoc
 
 /// A table's committed contents in the session's transaction, for a statement that changes it.
 pub(crate) async fn block_contents(session: &mut Session, target: &Arc<Target>, cancel: &Cancel) -> Result<Arc<dyn Contents>> {
-    let catalog = session.server.catalog.snapshot();
+    let catalog = session.catalog();
     let id = target.object.id;
     let holds = snapshot(session, &catalog, &[id], cancel).await?;
     let (epoch, hold) = holds.into_iter().next().ok_or_else(|| SqlError::internal("a relation was not held"))?;

@@ -60,7 +60,7 @@ pub(crate) async fn prepare(
     cancel: Cancel,
 ) -> Result<Run> {
     let plan = with_parameters(plan, values)?;
-    let catalog = session.server.catalog.snapshot();
+    let catalog = session.catalog();
     let mut read = relations(&plan)?;
     read.collections.retain(|id| given.iter().all(|(known, _)| known != id));
     let mut opened = read::open(session, &catalog, &read, &cancel).await?;

@@ -21,14 +21,14 @@ pub(crate) fn execute(session: &Session, show: &Show) -> Result<Answer> {
         Show::Setting(name) => settings::show(session, name),
         Show::AllSettings => settings::show_all(session),
         Show::Objects { kind, schema, like } => {
-            let catalog = session.server.catalog.snapshot();
+            let catalog = session.catalog();
             let names = object_names(session, &catalog, *kind, schema.as_ref().map(fold).as_deref(), like.as_deref())?;
             text_rows(&["Name"], names.into_iter().map(|name| vec![name]).collect(), RowsTag::Show)
         }
         Show::Databases => text_rows(&["Name"], vec![vec![session.info().database.clone()]], RowsTag::Show),
         Show::Jobs => system_rows(session, jobs_relation(session)?),
         Show::Columns(name) => {
-            let catalog = session.server.catalog.snapshot();
+            let catalog = session.catalog();
             let name = QualifiedName::from_ast(name)?;
             let object = find(session, &catalog, &name)?;
             let row = |column: &millpond_planner::catalog::object::Column| {
@@ -43,7 +43,7 @@ pub(crate) fn execute(session: &Session, show: &Show) -> Result<Answer> {
             text_rows(&COLUMNS_OF_COLUMNS, object.columns().iter().map(row).collect(), RowsTag::Show)
         }
         Show::Create { kind, name } => {
-            let catalog = session.server.catalog.snapshot();
+            let catalog = session.catalog();
             let object = catalog.expect(*kind, &QualifiedName::from_ast(name)?, &session.search_path())?;
             let name = format!("{}.{}", catalog.schema_name(object), object.name);
             text_rows(&["Name", "Create Sql"], vec![vec![name, object.sql.clone()]], RowsTag::Show)
@@ -133,7 +133,7 @@ pub(crate) fn system_columns(relation: &SystemRelation) -> Vec<Column> {
 }
 
 fn system_rows(session: &Session, relation: &SystemRelation) -> Result<Answer> {
-    let (catalog, view) = (session.server.catalog.snapshot(), session.view());
+    let (catalog, view) = (session.catalog(), session.view());
     let context = SystemContext { catalog: &catalog, server: &session.server, session: &view, relations: &session.server.system };
     let rows = relation.read(&context)?;
     let stream = futures::stream::once(async move { Ok(rows) }).boxed();

@@ -19,7 +19,7 @@ pub(crate) async fn execute(session: &mut Session, control: &Control) -> Result<
             Ok(Answer::done(if *start { "START TRANSACTION" } else { "BEGIN" }))
         }
         Control::Commit { chain } => commit(session, *chain).await,
-        Control::Rollback { chain } => rollback(session, *chain),
+        Control::Rollback { chain } => rollback(session, *chain).await,
         Control::Savepoint(name) => {
             require_block(session, "SAVEPOINT")?;
             session.transaction.savepoint(&fold(name), &session.variables)?;
@@ -32,7 +32,9 @@ pub(crate) async fn execute(session: &mut Session, control: &Control) -> Result<
         }
         Control::RollbackTo(name) => {
             require_block(session, "ROLLBACK TO SAVEPOINT")?;
-            session.transaction.rollback_to(&fold(name), &mut session.variables)?;
+            let mark = session.transaction.rollback_to(&fold(name), &mut session.variables)?;
+            let server = session.server.clone();
+            session.transaction.definitions.undo_to(&server, mark).await;
             Ok(Answer::done("ROLLBACK"))
         }
     }
@@ -50,7 +52,7 @@ async fn commit(session: &mut Session, chain: bool) -> Result<Answer> {
     let (isolation, read_only) = (session.transaction.isolation, session.transaction.read_only);
     let tag = match session.transaction.phase() {
         Phase::Failed => {
-            end(session, false);
+            session.rollback().await;
             "ROLLBACK"
         }
         Phase::Block => {
@@ -72,7 +74,7 @@ async fn commit(session: &mut Session, chain: bool) -> Result<Answer> {
     Ok(Answer::done(tag))
 }
 
-fn rollback(session: &mut Session, chain: bool) -> Result<Answer> {
+async fn rollback(session: &mut Session, chain: bool) -> Result<Answer> {
     let (isolation, read_only) = (session.transaction.isolation, session.transaction.read_only);
     let in_block = matches!(session.transaction.phase(), Phase::Block | Phase::Failed);
     if !in_block {
@@ -81,16 +83,11 @@ fn rollback(session: &mut Session, chain: bool) -> Result<Answer> {
         }
         session.notify(Notice::warning("25P01", "there is no transaction in progress"));
     }
-    end(session, false);
+    session.rollback().await;
     if chain {
         begin(session, TransactionModes { isolation: Some(isolation), read_only: Some(read_only), deferrable: None })?;
     }
     Ok(Answer::done("ROLLBACK"))
-}
-
-fn end(session: &mut Session, committed: bool) {
-    session.transaction.end(committed, &mut session.variables);
-    session.cursors.end_transaction(committed);
 }
 
 fn require_block(session: &Session, what: &str) -> Result<()> {

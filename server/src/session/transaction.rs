@@ -8,7 +8,10 @@ use std::sync::{
 use millpond_planner::parse::statement::{IsolationLevel, TransactionModes};
 
 use crate::{
-    act::dml::work::{Work, WorkMark},
+    act::{
+        definitions::Definitions,
+        dml::work::{Work, WorkMark},
+    },
     error::{Result, SqlError},
     session::{
         TransactionStatus,
@@ -36,6 +39,7 @@ struct Savepoint {
     name: String,
     work: WorkMark,
     variables: VariablesMark,
+    definitions: usize,
 }
 
 /// A session's transaction.
@@ -44,6 +48,8 @@ pub(crate) struct Transaction {
     /// What it has done; `None` before its first statement that reads or writes.
     pub(crate) work: Option<Work>,
     savepoints: Vec<Savepoint>,
+    /// What it has created, altered and dropped.
+    pub(crate) definitions: Definitions,
     /// Whether it may write.
     pub(crate) read_only: bool,
     /// Its isolation level, which is shown and otherwise always at least repeatable read.
@@ -61,6 +67,7 @@ impl Transaction {
             phase: Phase::Idle,
             work: None,
             savepoints: Vec::new(),
+            definitions: Definitions::default(),
             read_only: false,
             isolation: IsolationLevel::ReadCommitted,
             began_us: 0,
@@ -155,7 +162,8 @@ impl Transaction {
             return Err(SqlError::new("54000", "too many savepoints in one transaction"));
         }
         let work = self.work.as_ref().map(Work::mark).unwrap_or_default();
-        self.savepoints.push(Savepoint { name: name.to_owned(), work, variables: variables.mark() });
+        let definitions = self.definitions.mark();
+        self.savepoints.push(Savepoint { name: name.to_owned(), work, variables: variables.mark(), definitions });
         Ok(())
     }
 
@@ -166,8 +174,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// ROLLBACK TO name: what came after it is undone, and a failed block goes on.
-    pub(crate) fn rollback_to(&mut self, name: &str, variables: &mut Variables) -> Result<()> {
+    /// ROLLBACK TO name: what came after it is undone, and a failed block goes on. Answers the mark that definitions are to go back to.
+    pub(crate) fn rollback_to(&mut self, name: &str, variables: &mut Variables) -> Result<usize> {
         let position = self.find(name)?;
         self.savepoints.truncate(position + 1);
         let savepoint = &self.savepoints[position];
@@ -177,7 +185,7 @@ impl Transaction {
         }
         self.phase = Phase::Block;
         self.stream_failed = Arc::default();
-        Ok(())
+        Ok(savepoint.definitions)
     }
 
     fn find(&self, name: &str) -> Result<usize> {
