@@ -147,7 +147,7 @@ fn own_contents(session: &Session, target: &Arc<Target>, committed: Arc<dyn Cont
 /// Columns and key of a relation's collection.
 fn shape(object: &Object, collection: &Collection) -> (arrow::datatypes::SchemaRef, Vec<usize>) {
     use millpond_storage::collection::CollectionKey;
-    let key = match &collection.spec().key {
+    let key = match collection.key() {
         CollectionKey::Columns(columns) => columns.clone(),
         CollectionKey::WholeRow | CollectionKey::AppendOnly => Vec::new(),
     };

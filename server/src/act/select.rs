@@ -101,7 +101,7 @@ pub(crate) fn lookup(session: &Session, catalog: &Catalog, query: &BoundQuery) -
     let plan = session.server.queries.optimize(&query.plan).ok()?;
     let shape = Shape::of(&plan)?;
     let collection = session.server.engine.collection(shape.relation.id)?;
-    let CollectionKey::Columns(key) = &collection.spec().key else { return None };
+    let CollectionKey::Columns(key) = collection.key() else { return None };
     catalog.get(shape.relation.id).filter(|object| object.is_readable())?;
     let mut values: Vec<Option<KeyValue>> = vec![None; key.len()];
     for condition in &shape.conditions {
