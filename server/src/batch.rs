@@ -27,7 +27,7 @@ const BATCHES_AHEAD: usize = 4;
 const MEMORY_SHARE: usize = 3;
 
 /// Threads and memory for queries.
-pub struct BatchRuntime {
+pub(crate) struct BatchRuntime {
     runtime: Option<Runtime>,
     handle: Handle,
     environment: Arc<RuntimeEnv>,
@@ -39,7 +39,7 @@ impl BatchRuntime {
     ///
     /// # Errors
     /// If the operating system gives no threads.
-    pub fn start(threads: usize, budget: &MemoryBudget) -> Result<Self> {
+    pub(crate) fn start(threads: usize, budget: &MemoryBudget) -> Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads.max(1))
             .thread_name("batch")
@@ -53,17 +53,17 @@ impl BatchRuntime {
     }
 
     /// Memory pool, disk manager and object stores of queries.
-    pub fn environment(&self) -> Arc<RuntimeEnv> {
+    pub(crate) fn environment(&self) -> Arc<RuntimeEnv> {
         self.environment.clone()
     }
 
     /// How many threads there are.
-    pub fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         self.threads
     }
 
     /// Runs a future on these threads.
-    pub async fn run<T: Send + 'static>(&self, future: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    pub(crate) async fn run<T: Send + 'static>(&self, future: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
         // The task dies with whoever waits for it.
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn_on(future, &self.handle);

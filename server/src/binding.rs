@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use datafusion::{common::config::ConfigOptions, logical_expr::{LogicalPlan, TableSource}};
+use datafusion::{
+    common::config::ConfigOptions,
+    logical_expr::{LogicalPlan, TableSource},
+};
 use millpond_planner::{
     bind::{self, BindContext, Bound},
     catalog::{
@@ -87,7 +90,12 @@ pub(crate) fn bind(session: &Session, catalog: &Catalog, parsed: &ParsedStatemen
 }
 
 /// Calls `bind` for something that is stored, outside of any session.
-pub(crate) fn with_stored<T>(system: &Arc<SystemRelations>, catalog: &Catalog, text: TextSettings, bind: impl FnOnce(&BindContext<'_>) -> T) -> T {
+pub(crate) fn with_stored<T>(
+    system: &Arc<SystemRelations>,
+    catalog: &Catalog,
+    text: TextSettings,
+    bind: impl FnOnce(&BindContext<'_>) -> T,
+) -> T {
     let names = SessionNames {
         search_path: Vec::new(),
         text,

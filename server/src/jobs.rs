@@ -149,11 +149,8 @@ pub(crate) fn source_options(source: &Source) -> SourceOptions {
 pub(crate) async fn create_source(state: &ServerState, object: &Object) -> Result<()> {
     let ObjectBody::Source(source) = &object.body else { return Err(SqlError::internal("a source is expected")) };
     let spec = source_spec(&object.name, source, Some(object.arrow_schema()))?;
-    let settings = SourceSettings {
-        watermark: spec.watermark,
-        late_rows: spec.late_rows,
-        fail_on_bad_rows: spec.bad_rows == source::BadRows::Fail,
-    };
+    let settings =
+        SourceSettings { watermark: spec.watermark, late_rows: spec.late_rows, fail_on_bad_rows: spec.bad_rows == source::BadRows::Fail };
     let opened = source::open_source(&spec).await?;
     state.engine.create_source(object.id, &object.name, opened, settings).await?;
     Ok(())
@@ -204,7 +201,8 @@ pub(crate) fn start(state: &ServerState, object: &Object, plan: StreamPlan) -> R
         watermark_column: plan.watermark_columns.first().copied(),
         late_rows_diverted: plan.late_rows_diverted,
     };
-    let job = state.engine.start_job(JobSpec { id: object.id, name: object.name.clone(), kind, graph: plan.graph, collection, sink, options })?;
+    let job =
+        state.engine.start_job(JobSpec { id: object.id, name: object.name.clone(), kind, graph: plan.graph, collection, sink, options })?;
     state.jobs.views.write().insert(object.id, info);
     Ok(job)
 }

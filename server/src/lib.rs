@@ -1,9 +1,18 @@
 //! The server: the wire protocol, sessions, statements and the process.
 //!
-//! Life of a statement: the wire layer hands text to a [`session::Session`]; it is parsed and bound by the planner, then *acted* on, and the
-//! [`answer::Answer`] goes back as rows, a tag, or one half of a COPY.
+//! Life of a statement: the wire layer hands text to a [`session::Session`]; it is parsed and bound by the planner, then *acted* on
+//! ([`mod@statement`], `act/*`), and the [`answer::Answer`] goes back as rows, a tag, or one half of a COPY.
 
+mod act;
 pub mod answer;
+mod batch;
+mod binding;
+mod catalog_store;
 pub mod error;
+mod jobs;
+mod query;
+mod relation;
 pub mod session;
 pub mod state;
+mod statement;
+mod system_tables;

@@ -297,11 +297,6 @@ impl Session {
         &self.info
     }
 
-    /// For work beside the session that has something to say.
-    pub(crate) fn notice_sender(&self) -> UnboundedSender<Notice> {
-        self.notices.clone()
-    }
-
     /// When the transaction began: what `now()` says.
     pub(crate) fn now_us(&self) -> i64 {
         if self.transaction.phase() == Phase::Idle { self.statement_us } else { self.transaction.began_us }
@@ -387,7 +382,11 @@ impl Session {
             database: self.info.database.clone(),
             settings: self.variables.show_all().into_iter().map(|(name, value, _)| (name.to_owned(), value)).collect(),
             cursors: self.cursors.list(),
-            prepared: self.prepared.iter().filter_map(|(name, prepared)| Some((name.clone(), prepared.plan.as_ref()?.parsed.text.clone()))).collect(),
+            prepared: self
+                .prepared
+                .iter()
+                .filter_map(|(name, prepared)| Some((name.clone(), prepared.plan.as_ref()?.parsed.text.clone())))
+                .collect(),
         }
     }
 

@@ -6,10 +6,12 @@ use millpond_engine::engine::{Engine, EngineConfig};
 use millpond_storage::{memory::MemoryBudget, object::ObjectStorage};
 
 use crate::{
+    act::dml::target::Targets,
     batch::BatchRuntime,
     catalog_store::CatalogStore,
     error::Result,
     jobs::{self, Jobs},
+    query::engine::QueryEngine,
     session::activity::Sessions,
     system_tables::registry::SystemRelations,
 };
@@ -41,6 +43,8 @@ pub struct ServerState {
     pub engine: Arc<Engine>,
     pub(crate) memory: MemoryBudget,
     pub(crate) batch: BatchRuntime,
+    pub(crate) queries: QueryEngine,
+    pub(crate) targets: Targets,
     pub(crate) jobs: Jobs,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) system: Arc<SystemRelations>,
@@ -65,6 +69,8 @@ impl ServerState {
         .await?;
         let batch = BatchRuntime::start(config.parallelism, &memory)?;
         let state = Arc::new(Self {
+            queries: QueryEngine::new(&batch),
+            targets: Targets::default(),
             jobs: Jobs::default(),
             sessions: Arc::default(),
             system: Arc::new(SystemRelations::load()?),

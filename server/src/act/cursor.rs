@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
-use futures::StreamExt;
 use datafusion::scalar::ScalarValue;
+use futures::StreamExt;
 use millpond_planner::{
     bind::BoundQuery,
     catalog::fold,

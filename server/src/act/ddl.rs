@@ -218,9 +218,7 @@ async fn create_job(
     };
     server.catalog.publish(&guard, changed);
     drop(guard);
-    if !background
-        && let Err(error) = wait_ready(session, &job, cancel).await
-    {
+    if !background && let Err(error) = wait_ready(session, &job, cancel).await {
         take_back(&server, object.id).await;
         return Err(error);
     }

@@ -1,10 +1,6 @@
 //! Opening the relations of a query: at which epoch, and with which rows.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use datafusion::catalog::TableProvider;
 use millpond_engine::coordinator::read::Freshness;
@@ -226,7 +222,8 @@ impl Snapshot {
             return Ok(hold.clone());
         }
         let name = catalog.get(id).map_or("", |object| object.name.as_str());
-        let collection = server.engine.collection(id).ok_or_else(|| SqlError::new("42P01", format!("relation \"{name}\" does not exist")))?;
+        let collection =
+            server.engine.collection(id).ok_or_else(|| SqlError::new("42P01", format!("relation \"{name}\" does not exist")))?;
         if id >= self.first_new {
             // It was empty when it was created.
             let since = collection.since();

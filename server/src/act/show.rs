@@ -77,7 +77,9 @@ fn find<'a>(session: &Session, catalog: &'a Catalog, name: &QualifiedName) -> Re
 fn object_names(session: &Session, catalog: &Catalog, kind: ObjectKind, schema: Option<&str>, like: Option<&str>) -> Result<Vec<String>> {
     let path = session.search_path();
     let wanted: Vec<u64> = match schema {
-        Some(schema) => vec![catalog.schema(schema).ok_or_else(|| SqlError::new("3F000", format!("schema \"{schema}\" does not exist")))?.id],
+        Some(schema) => {
+            vec![catalog.schema(schema).ok_or_else(|| SqlError::new("3F000", format!("schema \"{schema}\" does not exist")))?.id]
+        }
         None => path.iter().filter_map(|schema| catalog.schema(schema)).map(|schema| schema.id).collect(),
     };
     let shown = |object: &&std::sync::Arc<Object>| {

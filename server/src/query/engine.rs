@@ -39,7 +39,8 @@ impl QueryEngine {
     /// Sets up planning for the threads and memory of `batch`.
     pub(crate) fn new(batch: &BatchRuntime) -> Self {
         let state = |threads: usize| {
-            let mut config = SessionConfig::new().with_batch_size(BATCH_ROWS).with_target_partitions(threads).with_information_schema(false);
+            let mut config =
+                SessionConfig::new().with_batch_size(BATCH_ROWS).with_target_partitions(threads).with_information_schema(false);
             let options = config.options_mut();
             options.sql_parser.map_string_types_to_utf8view = true;
             options.optimizer.enable_unions_to_filter = false;
@@ -133,7 +134,7 @@ impl ExtensionPlanner for Extensions {
 fn window_schema(window: &WindowNode, input: &Arc<dyn ExecutionPlan>) -> arrow::datatypes::Schema {
     use datafusion::logical_expr::UserDefinedLogicalNodeCore;
     let mut fields: Vec<_> = input.schema().fields().iter().cloned().collect();
-    let own = window.schema().fields();
+    let own = UserDefinedLogicalNodeCore::schema(window).fields();
     fields.extend(own.iter().skip(own.len() - 2).cloned());
     arrow::datatypes::Schema::new(fields)
 }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use arrow::{array::UInt32Array, compute::take_record_batch, datatypes::SchemaRef, record_batch::RecordBatch};
 use millpond_storage::{
-    collection::{Collection, ScanRequest, Hold},
+    collection::{Collection, Hold, ScanRequest},
     encoding::EncodedRows,
     epoch::Epoch,
 };

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use datafusion::{
     catalog::TableProvider,
-    common::tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+    common::tree_node::{Transformed, TreeNodeRecursion},
     datasource::provider_as_source,
     error::DataFusionError,
     logical_expr::LogicalPlan,
@@ -58,7 +58,9 @@ pub(crate) fn resolve(
         let LogicalPlan::TableScan(mut scan) = node else { return Ok(Transformed::no(node)) };
         let provider = if let Some(relation) = scan.source.downcast_ref::<RelationSource>() {
             let table = tables.get(&relation.id).cloned();
-            table.ok_or_else(|| DataFusionError::External(Box::new(SqlError::internal(format!("relation {} was not opened", relation.id)))))?
+            table.ok_or_else(|| {
+                DataFusionError::External(Box::new(SqlError::internal(format!("relation {} was not opened", relation.id))))
+            })?
         } else if let Some(relation) = scan.source.downcast_ref::<SystemSource>() {
             system(relation).map_err(|error| DataFusionError::External(Box::new(error)))?
         } else {

@@ -31,10 +31,7 @@ pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
     ),
     ("13104 v late_rows: job_id int8, job text, operator text, epoch int8, reason text, row_text text", late_rows),
     ("13105 v bad_rows: job_id int8, job text, operator text, epoch int8, reason text, row_text text", bad_rows),
-    (
-        "13106 v backfills: job_id int8, job text, state text, rows_read int8, rows_expected int8, progress float8",
-        backfills,
-    ),
+    ("13106 v backfills: job_id int8, job text, state text, rows_read int8, rows_expected int8, progress float8", backfills),
     (
         "13107 v relations: id int8, schema_name text, name text, kind text, rows int8, bytes int8, since int8, upper int8, durable int8, \
          definition text",

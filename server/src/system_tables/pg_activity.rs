@@ -55,7 +55,8 @@ fn roles(context: &SystemContext<'_>) -> Vec<(i32, String)> {
 
 fn pg_roles(context: &SystemContext<'_>) -> Result<Vec<Row>> {
     let row = |(oid, name): (i32, String)| -> Row {
-        let mut row: Row = vec![("oid", oid.into()), ("rolname", name.into()), ("rolconnlimit", (-1).into()), ("rolpassword", "********".into())];
+        let mut row: Row =
+            vec![("oid", oid.into()), ("rolname", name.into()), ("rolconnlimit", (-1).into()), ("rolpassword", "********".into())];
         for name in ["rolsuper", "rolinherit", "rolcreaterole", "rolcreatedb", "rolcanlogin", "rolreplication", "rolbypassrls"] {
             row.push((name, true.into()));
         }

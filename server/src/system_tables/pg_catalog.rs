@@ -249,7 +249,9 @@ fn pg_attribute(context: &SystemContext<'_>) -> Result<Vec<Row>> {
 
 fn pg_namespace(context: &SystemContext<'_>) -> Result<Vec<Row>> {
     let schemas = context.catalog.objects().filter(|object| matches!(object.body, ObjectBody::Schema));
-    Ok(schemas.map(|schema| vec![("oid", oid(schema.id).into()), ("nspname", schema.name.as_str().into()), ("nspowner", OWNER.into())]).collect())
+    Ok(schemas
+        .map(|schema| vec![("oid", oid(schema.id).into()), ("nspname", schema.name.as_str().into()), ("nspowner", OWNER.into())])
+        .collect())
 }
 
 fn pg_attrdef(context: &SystemContext<'_>) -> Result<Vec<Row>> {

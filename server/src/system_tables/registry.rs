@@ -95,7 +95,8 @@ impl SystemRelations {
             relation.rows = Rows::Made(*make);
             relations.push(relation);
         }
-        let by_name = relations.iter().enumerate().map(|(number, relation)| ((relation.schema_name, relation.name.clone()), number)).collect();
+        let by_name =
+            relations.iter().enumerate().map(|(number, relation)| ((relation.schema_name, relation.name.clone()), number)).collect();
         Ok(Self { relations, by_name })
     }
 
@@ -123,7 +124,10 @@ impl SystemRelation {
 }
 
 fn made_pg_catalog(name: &str) -> Option<MakeRows> {
-    pg_catalog::rows_of(name).or_else(|| pg_constraints::rows_of(name)).or_else(|| pg_views::rows_of(name)).or_else(|| pg_activity::rows_of(name))
+    pg_catalog::rows_of(name)
+        .or_else(|| pg_constraints::rows_of(name))
+        .or_else(|| pg_views::rows_of(name))
+        .or_else(|| pg_activity::rows_of(name))
 }
 
 /// A line `oid kind name: column type, ...`.
@@ -215,7 +219,8 @@ fn fit_column(column: &ArrayRef, data_type: &DataType, numbers: &FunctionNumbers
         && let Ok(names) = cast(column, &DataType::Utf8)
     {
         let names = names.as_string::<i32>();
-        let found: arrow::array::Int32Array = (0..names.len()).map(|row| names.is_valid(row).then(|| numbers.number(names.value(row))).flatten()).collect();
+        let found: arrow::array::Int32Array =
+            (0..names.len()).map(|row| names.is_valid(row).then(|| numbers.number(names.value(row))).flatten()).collect();
         return Arc::new(found);
     }
     if matches!(data_type, DataType::List(_)) && is_text {

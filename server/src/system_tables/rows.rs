@@ -10,7 +10,7 @@ use arrow::{
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use datafusion::scalar::ScalarValue;
-use millpond_planner::types::{SQL_TYPE_METADATA, SqlType, name::parse_type_name};
+use millpond_planner::types::{SQL_TYPE_METADATA, name::parse_type_name};
 
 use crate::error::{Result, SqlError};
 

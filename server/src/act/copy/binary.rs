@@ -55,7 +55,7 @@ impl BinaryDecoder {
     }
 
     fn text(&self, bytes: &[u8], sql_type: &SqlType) -> Result<Vec<u8>> {
-        let value = crate::pgwire::binary::parse_binary(bytes, sql_type)?;
+        let value = crate::pgwire::read_binary(bytes, &sql_type.arrow(), sql_type.oid())?;
         let array = value.to_array()?;
         let mut text = Vec::new();
         millpond_planner::pg_text::write_text(&array, 0, &self.settings, &mut text)

@@ -6,6 +6,7 @@
 pub(crate) mod binary;
 pub(crate) mod csv;
 pub(crate) mod fields;
+mod fit;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -127,7 +128,7 @@ impl TableCopy {
                     let column = &self.target.object.columns()[number];
                     let typed = parse_text_array(&texts[*value], schema.field(number).data_type(), &self.text)
                         .map_err(|error| SqlError::new(error.sqlstate, error.message))?;
-                    millpond_planner::types::assign::fit(typed, &column.sql_type, column.modifier)?
+                    fit::fit(typed, &column.sql_type, column.modifier)?
                 }
                 Filling::Default(default) => {
                     let empty = RecordBatch::try_new_with_options(Arc::new(arrow::datatypes::Schema::empty()), Vec::new(), &options)?;
@@ -157,7 +158,7 @@ impl TableCopy {
     }
 
     async fn write(&mut self, work: &mut Work, locked: bool) -> Result<()> {
-        let change = TableChange::read(self.target.clone(), self.text.clone(), locked)?;
+        let change = TableChange::read(self.target.clone(), self.text.clone(), locked);
         for rows in std::mem::take(&mut self.rows) {
             self.cancel.check()?;
             change.insert(work, &rows)?;

@@ -7,6 +7,7 @@ use arrow::{
     compute::filter_record_batch,
     datatypes::SchemaRef,
 };
+use millpond_engine::coordinator::table::{Acknowledged, TableHandle};
 use millpond_storage::{
     encoding::{EncodedRows, key::KeyCodec},
     epoch_log::SignedBatch,
@@ -76,7 +77,7 @@ pub(crate) enum Mark {
 impl Changes {
     /// None, for a table told apart like this.
     pub(crate) fn new(identity: &Identity) -> Self {
-        if identity.key.is_empty() { Self::Bag(BagChanges::default()) } else { Self::Keyed(KeyedChanges::new(identity.schema.clone())) }
+        if identity.key.is_empty() { Self::Bag(BagChanges::default()) } else { Self::Keyed(KeyedChanges::new()) }
     }
 
     /// Whether nothing was changed.
@@ -227,14 +228,15 @@ impl Contents for ChangedContents {
 /// Everything acknowledged of a table at one moment, under its lock.
 #[derive(Clone)]
 pub(crate) struct AcknowledgedContents {
-    acknowledged: Arc<millpond_engine::coordinator::table::Acknowledged>,
+    handle: Arc<TableHandle>,
+    acknowledged: Arc<Acknowledged>,
     identity: Arc<Identity>,
 }
 
 impl AcknowledgedContents {
     /// As DML reads it.
-    pub(crate) fn new(acknowledged: Arc<millpond_engine::coordinator::table::Acknowledged>, identity: Arc<Identity>) -> Self {
-        Self { acknowledged, identity }
+    pub(crate) fn new(handle: Arc<TableHandle>, acknowledged: Arc<Acknowledged>, identity: Arc<Identity>) -> Self {
+        Self { handle, acknowledged, identity }
     }
 }
 
@@ -258,7 +260,7 @@ impl Contents for AcknowledgedContents {
             KeyPart::Nothing => return Ok(Box::new(std::iter::empty())),
             KeyPart::Points(points) => {
                 let keys: EncodedRows = points.iter().collect();
-                let (rows, found) = self.acknowledged.get(&keys)?;
+                let (rows, found) = self.handle.lookup(&keys)?;
                 let rows = found_rows(&rows, &found, limit, projection.as_deref())?;
                 return Ok(Box::new(std::iter::once(Ok(rows))));
             }
@@ -266,7 +268,7 @@ impl Contents for AcknowledgedContents {
             KeyPart::Range(range) => Some(range),
             KeyPart::Everything => None,
         };
-        let rows = self.acknowledged.clone().scan_range(part)?;
+        let rows = self.acknowledged.clone().scan(part)?;
         Ok(Box::new(rows.map(move |rows| match &projection {
             Some(projection) => Ok(rows?.project(projection)?),
             None => Ok(rows?),

@@ -21,7 +21,7 @@ pub(crate) async fn fill(session: &mut Session, table: u64, rows: Vec<RecordBatc
     let mut work = Work::new(&server.memory);
     let guard = cancel.race(async { Ok::<_, SqlError>(target.handle.lock().await) }).await?;
     work.keep_guard(table, guard);
-    let change = TableChange::read(target.clone(), session.text_settings(), true)?;
+    let change = TableChange::read(target.clone(), session.text_settings(), true);
     let mut count = 0;
     for rows in rows {
         let rows = conform(&rows, &nullable(target.schema()))?;

@@ -8,7 +8,10 @@ use arrow::{
     datatypes::{Schema, SchemaRef},
 };
 use datafusion::{
-    common::{DFSchema, tree_node::{Transformed, TreeNode}},
+    common::{
+        DFSchema,
+        tree_node::{Transformed, TreeNode},
+    },
     logical_expr::{Expr, LogicalPlan},
     scalar::ScalarValue,
 };
@@ -82,7 +85,13 @@ fn returned(rows: &RecordBatch, returning: &Returning, values: &[ScalarValue]) -
     project(rows, &columns, &returning.expressions, &returning.columns, values)
 }
 
-fn project(rows: &RecordBatch, schema: &DFSchema, expressions: &[Expr], columns: &[OutputColumn], values: &[ScalarValue]) -> Result<RecordBatch> {
+fn project(
+    rows: &RecordBatch,
+    schema: &DFSchema,
+    expressions: &[Expr],
+    columns: &[OutputColumn],
+    values: &[ScalarValue],
+) -> Result<RecordBatch> {
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(expressions.len());
     for expression in expressions {
         let physical = physical_over(&with_values(expression, values)?, schema)?;
@@ -160,7 +169,11 @@ async fn query_rows(
 pub(crate) fn conform(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let mut columns = Vec::with_capacity(schema.fields().len());
     for (column, field) in rows.columns().iter().zip(schema.fields()) {
-        columns.push(if column.data_type() == field.data_type() { column.clone() } else { arrow::compute::cast(column, field.data_type())? });
+        columns.push(if column.data_type() == field.data_type() {
+            column.clone()
+        } else {
+            arrow::compute::cast(column, field.data_type())?
+        });
     }
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)

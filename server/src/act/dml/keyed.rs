@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 
-use arrow::{array::RecordBatch, compute::interleave_record_batch, datatypes::SchemaRef};
+use arrow::{array::RecordBatch, compute::interleave_record_batch};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use millpond_storage::{encoding::EncodedRows, epoch_log::SignedBatch};
 
@@ -41,7 +41,6 @@ pub(crate) struct Duplicate(pub(crate) usize);
 /// Changes by key.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyedChanges {
-    schema: SchemaRef,
     hasher: DefaultHashBuilder,
     index: HashTable<u32>,
     keys: EncodedRows,
@@ -54,9 +53,8 @@ pub(crate) struct KeyedChanges {
 
 impl KeyedChanges {
     /// No changes.
-    pub(crate) fn new(schema: SchemaRef) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            schema,
             hasher: DefaultHashBuilder::default(),
             index: HashTable::new(),
             keys: EncodedRows::new(),
@@ -180,11 +178,6 @@ impl KeyedChanges {
             self.entries.iter().filter_map(|entry| entry.now).map(|(batch, row)| (batch as usize, row as usize)).collect();
         let batches: Vec<&RecordBatch> = self.rows.iter().collect();
         places.chunks(DELTA_ROWS).map(|places| Ok(interleave_record_batch(&batches, places)?)).collect()
-    }
-
-    /// All columns of the table.
-    pub(crate) fn schema(&self) -> &SchemaRef {
-        &self.schema
     }
 
     /// The batches as they came, if they are all inserted and nothing else has happened.

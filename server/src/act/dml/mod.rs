@@ -8,8 +8,8 @@ mod keyed;
 pub(crate) mod reads;
 pub(crate) mod table_change;
 pub(crate) mod target;
-pub(crate) mod truncate;
-pub(crate) mod update;
 #[cfg(test)]
 mod tests;
+pub(crate) mod truncate;
+pub(crate) mod update;
 pub(crate) mod work;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use millpond_engine::coordinator::table::Acknowledged;
 use millpond_planner::pg_text::TextSettings;
 use millpond_storage::encoding::EncodedRows;
 
@@ -25,9 +24,7 @@ use crate::{
 pub(crate) struct TableChange {
     /// The table.
     pub(crate) target: Arc<Target>,
-    /// Everything appended so far: under the lock, or at the moment of the statement.
-    acknowledged: Arc<Acknowledged>,
-    /// Appends that `acknowledged` contains.
+    /// Appends that the table had seen.
     version: u64,
     /// The lock is held: what is read cannot change before the commit.
     locked: bool,
@@ -48,21 +45,19 @@ impl TableChange {
             let guard = cancel.race(async { Ok::<_, SqlError>(target.handle.lock().await) }).await?;
             session.work().keep_guard(target.object.id, guard);
         }
-        Self::read(target, session.text_settings(), alone)
+        Ok(Self::read(target, session.text_settings(), alone))
     }
 
     /// The state of a table now, which is `locked` or may change until the commit.
-    pub(crate) fn read(target: Arc<Target>, text: TextSettings, locked: bool) -> Result<Self> {
-        let version = target.handle.version();
-        let acknowledged = Arc::new(target.handle.acknowledged()?);
-        Ok(Self { acknowledged, version, locked, text, target })
+    pub(crate) fn read(target: Arc<Target>, text: TextSettings, locked: bool) -> Self {
+        Self { version: target.handle.version(), locked, text, target }
     }
 
     /// The rows that the statement sees.
     pub(crate) async fn contents(&self, session: &mut Session, cancel: &Cancel) -> Result<Arc<dyn Contents>> {
         let identity = &self.target.identity;
         let committed: Arc<dyn Contents> = if self.locked {
-            Arc::new(AcknowledgedContents::new(self.acknowledged.clone(), identity.clone()))
+            Arc::new(AcknowledgedContents::new(self.target.handle.clone(), Arc::new(self.target.handle.acknowledged()?), identity.clone()))
         } else {
             read::block_contents(session, &self.target, cancel).await?
         };
@@ -87,7 +82,9 @@ impl TableChange {
         let keys = identity.encode(rows)?;
         let taken = self.committed(&keys)?.1;
         if let Changes::Keyed(changes) = self.changes(work) {
-            changes.insert(rows, &keys, |row| taken[row].is_some()).map_err(|duplicate| self.target.duplicate(rows, duplicate.0, &self.text))?;
+            changes
+                .insert(rows, &keys, |row| taken[row].is_some())
+                .map_err(|duplicate| self.target.duplicate(rows, duplicate.0, &self.text))?;
         }
         Ok(())
     }
@@ -107,7 +104,7 @@ impl TableChange {
 
     /// The committed rows under keys, and for each key its row.
     pub(crate) fn committed(&self, keys: &EncodedRows) -> Result<(RecordBatch, Vec<Option<u32>>)> {
-        Ok(self.acknowledged.get(keys)?)
+        Ok(self.target.handle.lookup(keys)?)
     }
 
     /// The changes of the table, to be looked at and added to.

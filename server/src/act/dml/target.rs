@@ -6,8 +6,8 @@ use arrow::{
     array::{Array, AsArray, RecordBatch},
     datatypes::SchemaRef,
 };
-use datafusion::{common::DFSchema, execution::context::ExecutionProps, logical_expr::Expr, physical_expr::PhysicalExpr};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::{common::DFSchema, execution::context::ExecutionProps, logical_expr::Expr, physical_expr::PhysicalExpr};
 use millpond_engine::coordinator::table::TableHandle;
 use millpond_planner::{
     bind,
@@ -138,8 +138,11 @@ impl Target {
         let name = self.table().primary_key.as_ref().map_or("", |key| key.name.as_str());
         let columns: Vec<&str> = self.identity.key.iter().map(|column| rows.schema_ref().field(*column).name().as_str()).collect();
         let values: Vec<String> = self.identity.key.iter().map(|column| value_text(rows.column(*column), row, text)).collect();
-        SqlError::new("23505", format!("duplicate key value violates unique constraint \"{name}\""))
-            .with_detail(format!("Key ({})=({}) already exists.", columns_text(&columns), values.join(", ")))
+        SqlError::new("23505", format!("duplicate key value violates unique constraint \"{name}\"")).with_detail(format!(
+            "Key ({})=({}) already exists.",
+            columns_text(&columns),
+            values.join(", ")
+        ))
     }
 }
 

@@ -60,7 +60,7 @@ fn delete(changes: &mut KeyedChanges, identity: &Identity, old: &[(i32, i32)]) {
 
 #[test]
 fn an_update_may_pass_through_taken_keys() {
-    let (identity, mut changes) = (keyed(), KeyedChanges::new(schema()));
+    let (identity, mut changes) = (keyed(), KeyedChanges::new());
     delete(&mut changes, &identity, &[(1, 10), (2, 20)]);
     insert(&mut changes, &identity, &[(2, 10), (3, 20)], &[1, 2]).unwrap();
     let changes = Changes::Keyed(changes);
@@ -69,9 +69,9 @@ fn an_update_may_pass_through_taken_keys() {
 
 #[test]
 fn taken_keys_are_found_committed_and_in_the_statement() {
-    let (identity, mut changes) = (keyed(), KeyedChanges::new(schema()));
+    let (identity, mut changes) = (keyed(), KeyedChanges::new());
     assert_eq!(insert(&mut changes, &identity, &[(1, 1), (2, 2)], &[2]), Err(Duplicate(1)));
-    let mut changes = KeyedChanges::new(schema());
+    let mut changes = KeyedChanges::new();
     assert_eq!(insert(&mut changes, &identity, &[(5, 1), (5, 2)], &[]), Err(Duplicate(1)));
     delete(&mut changes, &identity, &[(5, 1)]);
     insert(&mut changes, &identity, &[(5, 3)], &[]).unwrap();
@@ -80,7 +80,7 @@ fn taken_keys_are_found_committed_and_in_the_statement() {
 
 #[test]
 fn undoing_goes_back_to_the_mark() {
-    let (identity, mut changes) = (keyed(), KeyedChanges::new(schema()));
+    let (identity, mut changes) = (keyed(), KeyedChanges::new());
     insert(&mut changes, &identity, &[(1, 1)], &[]).unwrap();
     let mark = changes.mark();
     delete(&mut changes, &identity, &[(1, 1), (7, 70)]);
@@ -109,7 +109,7 @@ fn a_bag_deletes_as_often_as_it_is_told() {
 #[test]
 fn a_scan_sees_its_own_changes() {
     let identity = Arc::new(keyed());
-    let mut changes = KeyedChanges::new(schema());
+    let mut changes = KeyedChanges::new();
     delete(&mut changes, &identity, &[(1, 10), (2, 20)]);
     insert(&mut changes, &identity, &[(2, 21), (4, 40)], &[]).unwrap();
     let committed = Arc::new(Fixed(vec![rows(&[(1, 10), (2, 20), (3, 30)])], vec![0]));

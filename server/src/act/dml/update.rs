@@ -1,6 +1,9 @@
 //! UPDATE and DELETE: the rows to change are read by a plan over the table as the statement sees it.
 
-use std::{collections::{HashMap, HashSet}, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use arrow::{
     array::{BooleanArray, RecordBatch},

@@ -60,7 +60,7 @@ impl Work {
     pub(crate) fn new(budget: &MemoryBudget) -> Self {
         Self {
             tables: BTreeMap::new(),
-            reads: BTreeMap::new(),
+            reads: Reads::default(),
             guards: Arc::default(),
             snapshot: None,
             memory: budget.handle("transactions"),
@@ -223,7 +223,7 @@ fn unchanged(
     keys: &EncodedRows,
     before: impl Iterator<Item = Option<RecordBatch>>,
 ) -> Result<()> {
-    let (rows, found) = handle.acknowledged()?.get(keys)?;
+    let (rows, found) = handle.lookup(keys)?;
     let types: Vec<_> = identity.schema.fields().iter().map(|field| field.data_type().clone()).collect();
     let codec = KeyCodec::ascending(&types)?;
     for (found, before) in found.iter().zip(before) {
