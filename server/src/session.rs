@@ -21,10 +21,11 @@ use datafusion::scalar::ScalarValue;
 use futures::StreamExt;
 use millpond_planner::{
     catalog::Catalog,
+    functions::clock::Clock,
     parse::{self, Statement},
     pg_text::TextSettings,
 };
-use millpond_storage::env::Clock;
+use millpond_storage::env::Clock as SystemClock;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -118,7 +119,7 @@ pub struct Session {
     /// By PREPARE.
     pub(crate) prepared: BTreeMap<String, Prepared>,
     cancel: CancelHandle,
-    clock: Clock,
+    clock: SystemClock,
     activity: SessionEntry,
     /// A COPY that has the transaction's work.
     lent: Option<Arc<Mutex<Lent>>>,
@@ -134,7 +135,7 @@ impl Session {
         let requested = [("application_name".to_owned(), info.application_name.clone())];
         let mut variables = Variables::new(&requested).unwrap_or_else(|_| Variables::new(&[]).expect("the defaults are legal"));
         variables.preset("session_authorization", &info.user);
-        let clock = Clock::system();
+        let clock = SystemClock::system();
         let now_us = clock.wall_micros();
         let activity = server.sessions.enter(&info, now_us);
         let text = (variables.generation(), text::of_variables(&variables, now_us));
@@ -305,6 +306,11 @@ impl Session {
     /// When the statement began: what `statement_timestamp()` says.
     pub(crate) fn statement_us(&self) -> i64 {
         self.statement_us
+    }
+
+    /// The times that a statement sees.
+    pub(crate) fn times(&self) -> Clock {
+        Clock { transaction_us: self.now_us(), statement_us: self.statement_us }
     }
 
     /// The transaction's work; it begins here if it has not begun.

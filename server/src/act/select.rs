@@ -11,6 +11,7 @@ use futures::StreamExt;
 use millpond_planner::{
     bind::{BoundQuery, with_parameters},
     catalog::Catalog,
+    functions::clock,
     relation_source::{RelationKind, RelationSource},
 };
 use millpond_storage::{
@@ -59,7 +60,7 @@ pub(crate) async fn prepare(
     given: Vec<(u64, Arc<dyn crate::relation::contents::Contents>)>,
     cancel: Cancel,
 ) -> Result<Run> {
-    let plan = with_parameters(plan, values)?;
+    let plan = clock::resolve(with_parameters(plan, values)?, session.times())?;
     let catalog = session.catalog();
     let mut read = relations(&plan)?;
     read.collections.retain(|id| given.iter().all(|(known, _)| known != id));

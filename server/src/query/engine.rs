@@ -2,23 +2,15 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use datafusion::{
-    common::Result as DataFusionResult,
-    execution::{
-        TaskContext,
-        context::{QueryPlanner, SessionState},
-        session_state::SessionStateBuilder,
-    },
-    logical_expr::{LogicalPlan, UserDefinedLogicalNode, physical_planning_context::PhysicalPlanningContext},
-    physical_plan::{ExecutionPlan, SendableRecordBatchStream, displayable, execute_stream},
-    physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner},
-    prelude::SessionConfig,
+    execution::{TaskContext, context::SessionState},
+    logical_expr::LogicalPlan,
+    physical_plan::{ExecutionPlan, SendableRecordBatchStream, display::DisplayableExecutionPlan, displayable, execute_stream},
 };
-use millpond_planner::logical::window::WindowNode;
+use millpond_planner::functions::session::{session_config, session_state};
 
-use crate::{batch::BatchRuntime, error::Result, query::window::WindowExec, relation::contents::BATCH_ROWS};
+use crate::{batch::BatchRuntime, error::Result, relation::contents::BATCH_ROWS};
 
 /// Queries over fewer rows than this run on one thread.
 const SMALL_ROWS: u64 = 50_000;
@@ -39,17 +31,8 @@ impl QueryEngine {
     /// Sets up planning for the threads and memory of `batch`.
     pub(crate) fn new(batch: &BatchRuntime) -> Self {
         let state = |threads: usize| {
-            let mut config =
-                SessionConfig::new().with_batch_size(BATCH_ROWS).with_target_partitions(threads).with_information_schema(false);
-            let options = config.options_mut();
-            options.sql_parser.map_string_types_to_utf8view = true;
-            options.optimizer.enable_unions_to_filter = false;
-            SessionStateBuilder::new()
-                .with_config(config)
-                .with_runtime_env(batch.environment())
-                .with_default_features()
-                .with_query_planner(Arc::new(Planner))
-                .build()
+            let config = session_config().with_batch_size(BATCH_ROWS).with_target_partitions(threads);
+            session_state(config, batch.environment(), Vec::new())
         };
         Self { small: state(1), large: state(batch.threads()) }
     }
@@ -88,53 +71,6 @@ impl Query {
 
     /// The same after it has run, with what it took.
     pub(crate) fn explain_analyzed(&self) -> String {
-        datafusion::physical_plan::display::DisplayableExecutionPlan::with_metrics(self.plan.as_ref()).indent(false).to_string()
+        DisplayableExecutionPlan::with_metrics(self.plan.as_ref()).indent(false).to_string()
     }
-}
-
-/// DataFusion's planner with our nodes.
-#[derive(Debug)]
-struct Planner;
-
-#[async_trait]
-impl QueryPlanner for Planner {
-    async fn create_physical_plan(
-        &self,
-        plan: &LogicalPlan,
-        session: &dyn datafusion::catalog::Session,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Extensions)]);
-        planner.create_physical_plan(plan, session).await
-    }
-}
-
-struct Extensions;
-
-#[async_trait]
-impl ExtensionPlanner for Extensions {
-    async fn plan_extension(
-        &self,
-        _planner: &dyn PhysicalPlanner,
-        node: &dyn UserDefinedLogicalNode,
-        logical_inputs: &[&LogicalPlan],
-        physical_inputs: &[Arc<dyn ExecutionPlan>],
-        _session: &dyn datafusion::catalog::Session,
-        _context: &PhysicalPlanningContext,
-    ) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
-        let (Some(window), [logical], [input]) = (node.as_any().downcast_ref::<WindowNode>(), logical_inputs, physical_inputs) else {
-            return Ok(None);
-        };
-        let time = logical.schema().index_of_column(window.time())?;
-        let schema = Arc::new(window_schema(window, input));
-        Ok(Some(Arc::new(WindowExec::new(input.clone(), time, window.slide(), window.size(), window.offset_us(), schema))))
-    }
-}
-
-/// The input's columns, as the physical input has them, and the two of the window.
-fn window_schema(window: &WindowNode, input: &Arc<dyn ExecutionPlan>) -> arrow::datatypes::Schema {
-    use datafusion::logical_expr::UserDefinedLogicalNodeCore;
-    let mut fields: Vec<_> = input.schema().fields().iter().cloned().collect();
-    let own = UserDefinedLogicalNodeCore::schema(window).fields();
-    fields.extend(own.iter().skip(own.len() - 2).cloned());
-    arrow::datatypes::Schema::new(fields)
 }

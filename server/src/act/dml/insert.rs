@@ -16,7 +16,10 @@ use datafusion::{
     scalar::ScalarValue,
 };
 use futures::StreamExt;
-use millpond_planner::bind::{BoundInsert, OnConflict, OutputColumn, Returning};
+use millpond_planner::{
+    bind::{BoundInsert, OnConflict, OutputColumn, Returning},
+    functions::clock::{self, Clock},
+};
 
 use crate::{
     act::{
@@ -39,10 +42,11 @@ use crate::{
 /// Executes an INSERT.
 pub(crate) async fn execute(session: &mut Session, insert: &BoundInsert, values: &[ScalarValue], cancel: &Cancel) -> Result<Answer> {
     session.require_writable("INSERT")?;
+    let given = Given { values, times: session.times() };
     let target = session.server.targets.get(&session.server, insert.table.id)?;
     // The rows are made before the table is locked: a query may take long.
     let proposed = match &insert.values {
-        Some(rows) => vec![evaluate(rows, values, target.schema())?],
+        Some(rows) => vec![evaluate(rows, given, target.schema())?],
         None => query_rows(session, &insert.plan, values, &target, cancel).await?,
     };
     let text = session.text_settings();
@@ -59,30 +63,30 @@ pub(crate) async fn execute(session: &mut Session, insert: &BoundInsert, values:
                 change.insert(session.work(), &rows)?;
                 written.push(rows);
             }
-            Some(action) => written.extend(upsert(session, &change, action, values, &rows)?),
+            Some(action) => written.extend(upsert(session, &change, action, given, &rows)?),
         }
     }
     session.work().account()?;
-    answer(&written, insert.returning.as_ref(), values)
+    answer(&written, insert.returning.as_ref(), given)
 }
 
 /// The answer: a count, or what RETURNING says of the rows written.
-fn answer(written: &[RecordBatch], returning: Option<&Returning>, values: &[ScalarValue]) -> Result<Answer> {
+fn answer(written: &[RecordBatch], returning: Option<&Returning>, given: Given<'_>) -> Result<Answer> {
     let Some(returning) = returning else {
         let count: usize = written.iter().map(RecordBatch::num_rows).sum();
         return Ok(Answer::done(format!("INSERT 0 {count}")));
     };
     let mut rows = Vec::with_capacity(written.len());
     for batch in written {
-        rows.push(returned(batch, returning, values)?);
+        rows.push(returned(batch, returning, given)?);
     }
     Ok(returning_answer(rows, &returning.columns, RowsTag::InsertReturning))
 }
 
 /// RETURNING's columns of rows of a table.
-fn returned(rows: &RecordBatch, returning: &Returning, values: &[ScalarValue]) -> Result<RecordBatch> {
+fn returned(rows: &RecordBatch, returning: &Returning, given: Given<'_>) -> Result<RecordBatch> {
     let columns = DFSchema::try_from_qualified_schema(Returning::ROW, &rows.schema())?;
-    project(rows, &columns, &returning.expressions, &returning.columns, values)
+    project(rows, &columns, &returning.expressions, &returning.columns, given)
 }
 
 fn project(
@@ -90,11 +94,11 @@ fn project(
     schema: &DFSchema,
     expressions: &[Expr],
     columns: &[OutputColumn],
-    values: &[ScalarValue],
+    given: Given<'_>,
 ) -> Result<RecordBatch> {
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(expressions.len());
     for expression in expressions {
-        let physical = physical_over(&with_values(expression, values)?, schema)?;
+        let physical = physical_over(&given.fill(expression)?, schema)?;
         arrays.push(physical.evaluate(rows)?.into_array(rows.num_rows())?);
     }
     let fields = columns.iter().map(|column| arrow::datatypes::Field::new(&column.name, column.arrow(), true));
@@ -108,12 +112,28 @@ pub(crate) fn returning_answer(rows: Vec<RecordBatch>, columns: &[OutputColumn],
     Answer::Rows { columns: columns.iter().map(statement::column).collect(), stream, tag }
 }
 
-/// An expression with values for its parameters.
-pub(crate) fn with_values(expression: &Expr, values: &[ScalarValue]) -> Result<Expr> {
-    if values.is_empty() {
-        return Ok(expression.clone());
+/// What stands for the parameters and clocks of a statement's expressions.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    /// Values of the parameters.
+    pub(crate) values: &'a [ScalarValue],
+    /// The times the statement sees.
+    pub(crate) times: Clock,
+}
+
+impl Given<'_> {
+    /// An expression with values for its parameters and clocks.
+    pub(crate) fn fill(&self, expression: &Expr) -> Result<Expr> {
+        let expression = clock::resolve_expression(expression.clone(), self.times)?;
+        with_values(expression, self.values)
     }
-    let replaced = expression.clone().transform_up(|node| {
+}
+
+fn with_values(expression: Expr, values: &[ScalarValue]) -> Result<Expr> {
+    if values.is_empty() {
+        return Ok(expression);
+    }
+    let replaced = expression.transform_up(|node| {
         let Expr::Placeholder(placeholder) = &node else { return Ok(Transformed::no(node)) };
         let number = placeholder.id.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
         match number.and_then(|number| values.get(number.wrapping_sub(1))) {
@@ -136,13 +156,13 @@ pub(crate) fn constant(expression: &Expr) -> Result<ScalarValue> {
 }
 
 /// Rows of VALUES, evaluated without a plan.
-fn evaluate(rows: &[Vec<Expr>], values: &[ScalarValue], schema: &SchemaRef) -> Result<RecordBatch> {
+fn evaluate(rows: &[Vec<Expr>], given: Given<'_>, schema: &SchemaRef) -> Result<RecordBatch> {
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
     for (number, field) in schema.fields().iter().enumerate() {
         let mut cells = Vec::with_capacity(rows.len());
         for row in rows {
             let expression = row.get(number).ok_or_else(|| SqlError::internal("a row of VALUES is too short"))?;
-            let value = constant(&with_values(expression, values)?)?;
+            let value = constant(&given.fill(expression)?)?;
             cells.push(if value.data_type() == *field.data_type() { value } else { value.cast_to(field.data_type())? });
         }
         columns.push(if cells.is_empty() { arrow::array::new_empty_array(field.data_type()) } else { ScalarValue::iter_to_array(cells)? });
@@ -184,7 +204,7 @@ fn upsert(
     session: &mut Session,
     change: &TableChange,
     action: &OnConflict,
-    values: &[ScalarValue],
+    given: Given<'_>,
     rows: &RecordBatch,
 ) -> Result<Vec<RecordBatch>> {
     let identity = change.target.identity.clone();
@@ -226,7 +246,7 @@ fn upsert(
     {
         let existing = arrow::compute::concat_batches(change.target.schema(), &existing)?;
         let proposed = take_record_batch(rows, &UInt32Array::from(taken))?;
-        let updated = update_existing(change, &existing, &proposed, assignments, condition.as_ref(), values)?;
+        let updated = update_existing(change, &existing, &proposed, assignments, condition.as_ref(), given)?;
         if let Some((old, new)) = updated {
             change.delete(session.work(), &old)?;
             change.insert(session.work(), &new)?;
@@ -243,7 +263,7 @@ fn update_existing(
     proposed: &RecordBatch,
     assignments: &[Expr],
     condition: Option<&Expr>,
-    values: &[ScalarValue],
+    given: Given<'_>,
 ) -> Result<Option<(RecordBatch, RecordBatch)>> {
     let schema = change.target.schema();
     let mut pairs = DFSchema::try_from_qualified_schema(OnConflict::EXISTING, schema)?;
@@ -252,7 +272,7 @@ fn update_existing(
     let columns: Vec<ArrayRef> = existing.columns().iter().chain(proposed.columns()).cloned().collect();
     let (mut old, mut rows) = (existing.clone(), RecordBatch::try_new(nullable(&pair_schema), columns)?);
     if let Some(condition) = condition {
-        let keep = physical_over(&with_values(condition, values)?, &pairs)?.evaluate(&rows)?.into_array(rows.num_rows())?;
+        let keep = physical_over(&given.fill(condition)?, &pairs)?.evaluate(&rows)?.into_array(rows.num_rows())?;
         old = arrow::compute::filter_record_batch(&old, keep.as_boolean())?;
         rows = arrow::compute::filter_record_batch(&rows, keep.as_boolean())?;
     }
@@ -261,7 +281,7 @@ fn update_existing(
     }
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(assignments.len());
     for (assignment, field) in assignments.iter().zip(schema.fields()) {
-        let column = physical_over(&with_values(assignment, values)?, &pairs)?.evaluate(&rows)?.into_array(rows.num_rows())?;
+        let column = physical_over(&given.fill(assignment)?, &pairs)?.evaluate(&rows)?.into_array(rows.num_rows())?;
         columns.push(if column.data_type() == field.data_type() { column } else { arrow::compute::cast(&column, field.data_type())? });
     }
     let new = RecordBatch::try_new(nullable(schema), columns)?;
