@@ -104,7 +104,7 @@ mod tests {
         assert!(handle.start_statement(None).check().is_ok());
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_timeout_says_so() {
         let cancel = CancelHandle::default().start_statement(Some(Duration::from_millis(5)));
         let result: Result<()> = cancel.race(std::future::pending::<Result<()>>()).await;
