@@ -296,6 +296,7 @@ pub(crate) async fn recover(state: &ServerState) -> Result<()> {
             broken(state, object, &error);
         }
     }
+    state.engine.start_maintenance();
     Ok(())
 }
 

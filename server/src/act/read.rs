@@ -65,7 +65,8 @@ pub(crate) async fn open(session: &mut Session, catalog: &Catalog, relations: &R
         let (Some(object), Some(handle)) = (catalog.get(*id), session.server.engine.source(*id)) else {
             return Err(not_running(session, catalog, *id));
         };
-        let source = SourceTable::new(object.name.clone(), handle.source().clone(), handle.bound_offsets());
+        let ends = handle.status().into_iter().filter_map(|(split, bound)| Some((split.id, bound?.end))).collect();
+        let source = SourceTable::new(object.name.clone(), handle.source().clone(), ends);
         opened.tables.insert(*id, Arc::new(source));
         // Sources do not tell; what they hold is rarely small.
         opened.rows += 1_000_000;

@@ -100,23 +100,29 @@ fn checkpoints(context: &SystemContext<'_>) -> Result<Vec<Row>> {
 }
 
 fn sources(context: &SystemContext<'_>) -> Result<Vec<Row>> {
-    let time = |micros: Option<i64>| micros.filter(|micros| *micros != i64::MIN && *micros != i64::MAX).map_or(Cell::Null, Cell::Time);
+    let time = |micros: i64| if matches!(micros, i64::MIN | i64::MAX) { Cell::Null } else { Cell::Time(micros) };
+    let closed = context.server.engine.coordinator().closed().epoch;
     let mut rows = Vec::new();
     for object in context.catalog.objects().filter(|object| matches!(object.body, ObjectBody::Source(_))) {
         let Some(source) = context.server.engine.source(object.id) else { continue };
-        for split in source.status() {
+        let splits = source.status();
+        // The split that is furthest behind of those that are not idle holds the source's watermark back.
+        let lowest = splits.iter().filter_map(|(_, bound)| bound.filter(|bound| !bound.idle)).map(|bound| bound.watermark_us).min();
+        for (split, bound) in splits {
+            let watermark = bound.map(|bound| bound.watermark_us);
+            let offset = bound.map_or(0, |bound| bound.end);
             rows.push(vec![
                 ("source_id", object.id.into()),
                 ("source", object.name.as_str().into()),
-                ("split", split.split.into()),
-                ("split_offset", split.offset.into()),
+                ("split", split.id.into()),
+                ("split_offset", offset.into()),
                 ("split_end", split.end.into()),
                 ("bounded", split.bounded.into()),
-                ("finished", split.finished.into()),
-                ("idle", split.idle.into()),
-                ("watermark", time(split.watermark_us)),
-                ("source_watermark", time(split.source_watermark_us)),
-                ("holds_back_watermark", split.holds_back.into()),
+                ("finished", (split.bounded && (source.finished().is_some() || split.end.is_some_and(|end| offset >= end))).into()),
+                ("idle", bound.is_some_and(|bound| bound.idle).into()),
+                ("watermark", watermark.map_or(Cell::Null, time)),
+                ("source_watermark", source.watermark_at(closed).map_or(Cell::Null, time)),
+                ("holds_back_watermark", (watermark.is_some() && watermark == lowest && bound.is_some_and(|bound| !bound.idle)).into()),
                 ("rows", source.rows().into()),
             ]);
         }
