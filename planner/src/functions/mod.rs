@@ -18,6 +18,7 @@ pub(crate) mod resolve;
 pub(crate) mod registry;
 pub(crate) mod cast;
 pub(crate) mod decimal;
+pub(crate) mod exact_sum;
 mod arithmetic;
 mod bits;
 mod comparison;

@@ -63,6 +63,7 @@ fn exact<'a>(candidates: &[&'a Overload], arguments: &[SqlType]) -> Option<Resol
 fn fits(overload: &Overload, arguments: &[SqlType]) -> bool {
     let each = arguments.iter().enumerate().all(|(index, argument)| match overload.parameter(index) {
         Some(Parameter::Type(parameter)) => can_coerce(argument, parameter, CoercionContext::Implicit),
+        Some(Parameter::AnyNonArray) => !matches!(argument, SqlType::Array(_)),
         Some(Parameter::AnyArray | Parameter::AnyCompatibleArray) => matches!(argument, SqlType::Array(_) | SqlType::Unknown),
         Some(_) => true,
         None => false,
@@ -83,7 +84,7 @@ fn element_of(overload: &Overload, arguments: &[SqlType]) -> Result<Option<SqlTy
             Parameter::AnyArray | Parameter::AnyCompatibleArray => {
                 elements.push(argument.element().cloned().unwrap_or(SqlType::Unknown));
             }
-            Parameter::Type(_) | Parameter::Any => {}
+            Parameter::Type(_) | Parameter::Any | Parameter::AnyNonArray => {}
         }
         compatible |= matches!(parameter, Parameter::AnyCompatible | Parameter::AnyCompatibleArray);
     }
@@ -112,8 +113,8 @@ fn finish<'a>(overload: &'a Overload, arguments: &[SqlType]) -> Option<Resolved<
         Some(Parameter::Type(parameter)) => Some(parameter.clone()),
         Some(Parameter::AnyElement | Parameter::AnyCompatible) => element.clone(),
         Some(Parameter::AnyArray | Parameter::AnyCompatibleArray) => element.clone().map(SqlType::array),
-        Some(Parameter::Any) if *argument == SqlType::Unknown => Some(SqlType::Text),
-        Some(Parameter::Any) | None => None,
+        Some(Parameter::Any | Parameter::AnyNonArray) if *argument == SqlType::Unknown => Some(SqlType::Text),
+        Some(Parameter::Any | Parameter::AnyNonArray) | None => None,
     };
     let targets = arguments.iter().enumerate().map(|(index, argument)| target(index, argument)).collect();
     Some(Resolved { overload, arguments: targets, element })

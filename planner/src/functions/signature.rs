@@ -17,6 +17,8 @@ pub(crate) enum Parameter {
     Type(SqlType),
     /// Any type at all.
     Any,
+    /// Any type but an array.
+    AnyNonArray,
     /// The type all `anyelement` of the call have, and the element of its `anyarray`.
     AnyElement,
     /// An array of it.
@@ -29,7 +31,7 @@ pub(crate) enum Parameter {
 
 impl Parameter {
     pub(crate) fn is_polymorphic(&self) -> bool {
-        !matches!(self, Self::Type(_) | Self::Any)
+        !matches!(self, Self::Type(_) | Self::Any | Self::AnyNonArray)
     }
 }
 
@@ -200,6 +202,7 @@ fn sql_type(text: &str) -> SqlType {
 fn parameter(text: &str) -> Parameter {
     match text {
         "any" => Parameter::Any,
+        "anynonarray" => Parameter::AnyNonArray,
         "anyelement" => Parameter::AnyElement,
         "anyarray" => Parameter::AnyArray,
         "anycompatible" => Parameter::AnyCompatible,

@@ -1,0 +1,5 @@
+//! JSON.
+
+use super::signature::Entry;
+
+pub(super) const FUNCTIONS: &[Entry] = &[];
