@@ -49,6 +49,11 @@ impl Binder<'_> {
         self.coerce(value, to, CoercionContext::Implicit, Span::empty())
     }
 
+    /// What an explicit cast without a declared length gives.
+    pub(crate) fn cast_explicit(&self, value: Typed, to: &SqlType) -> Result<Typed> {
+        self.coerce(value, to, CoercionContext::Explicit, Span::empty())
+    }
+
     /// A literal, NULL or parameter of unknown type.
     fn settle(&self, value: Typed, to: &SqlType, span: Span) -> Result<Typed> {
         match value.expr {

@@ -61,8 +61,10 @@ pub trait SystemRelations: Send + Sync {
     /// Its OID, for `'pg_class'::regclass`.
     fn oid(&self, schema: &str, name: &str) -> Option<i32>;
 
-    /// The name of an OID that is a system relation's.
-    fn name_of(&self, oid: i32) -> Option<(String, String)>;
+    /// The value of a session's setting, by its name in lower case; of `backend_pid` the number of the session.
+    fn setting(&self, _name: &str) -> Option<String> {
+        None
+    }
 }
 
 /// No system relations, for tests and tools.
@@ -75,10 +77,6 @@ impl SystemRelations for NoSystemRelations {
     }
 
     fn oid(&self, _: &str, _: &str) -> Option<i32> {
-        None
-    }
-
-    fn name_of(&self, _: i32) -> Option<(String, String)> {
         None
     }
 }

@@ -34,7 +34,7 @@ mod format;
 mod array;
 mod json;
 mod conditional;
-mod system;
+pub mod system;
 mod sequence;
 
 pub use environment::Environment;

@@ -1,5 +1,0 @@
-//! JSON.
-
-use super::signature::Entry;
-
-pub(super) const FUNCTIONS: &[Entry] = &[];
