@@ -42,10 +42,6 @@ impl bind::SystemRelations for SystemNames {
     fn oid(&self, schema: &str, name: &str) -> Option<i32> {
         self.0.find(schema, name).map(|relation| relation.oid)
     }
-
-    fn name_of(&self, oid: i32) -> Option<(String, String)> {
-        self.0.iter().find(|relation| relation.oid == oid).map(|relation| (relation.schema_name.to_owned(), relation.name.clone()))
-    }
 }
 
 /// What a session's statements are bound in.

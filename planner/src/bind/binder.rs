@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use arrow::datatypes::{DataType, Field};
 use datafusion::logical_expr::{Expr, expr::Placeholder};
 use sqlparser::tokenizer::Span;
 
@@ -125,7 +126,7 @@ impl<'a> Binder<'a> {
             parameters.resize(number, None);
         }
         let sql_type = parameters[number - 1].clone();
-        let placeholder = |data_type| Expr::Placeholder(Placeholder::new(text.to_owned(), data_type));
+        let placeholder = |data_type| placeholder(text.to_owned(), data_type);
         Ok(match sql_type {
             Some(sql_type) => Typed::new(placeholder(Some(sql_type.arrow())), sql_type),
             None => Typed::new(placeholder(None), SqlType::Unknown),
@@ -137,7 +138,7 @@ impl<'a> Binder<'a> {
         let index = id.trim_start_matches('$').parse::<usize>().unwrap_or(1) - 1;
         let mut parameters = self.parameters.borrow_mut();
         let settled = parameters[index].get_or_insert_with(|| sql_type.clone()).clone();
-        Typed::new(Expr::Placeholder(Placeholder::new(id.to_owned(), Some(settled.arrow()))), settled)
+        Typed::new(placeholder(id.to_owned(), Some(settled.arrow())), settled)
     }
 
     pub(super) fn parameter_count(&self) -> usize {
@@ -158,4 +159,10 @@ impl<'a> Binder<'a> {
         });
         types.collect()
     }
+}
+
+/// A parameter, of a type if that is known.
+pub(super) fn placeholder(id: String, data_type: Option<DataType>) -> Expr {
+    let field = data_type.map(|data_type| Arc::new(Field::new(&id, data_type, true)));
+    Expr::Placeholder(Placeholder::new_with_field(id, field))
 }

@@ -288,7 +288,7 @@ fn using_column(scope: &Scope<'_>, name: &str, side: &str, span: Span) -> Result
 /// Takes over what an outer join makes nullable.
 fn make_nullable(scope: &mut Scope<'_>, schema: &datafusion::common::DFSchema) {
     for column in &mut scope.columns {
-        if let Ok(field) = schema.field_from_column(&column.column) {
+        if let Ok(field) = schema.qualified_field_from_column(&column.column).map(|(_, field)| field) {
             column.nullable = field.is_nullable();
         }
     }

@@ -48,7 +48,7 @@ pub use self::{
     binder::Binder,
     bound::*,
     definition::{checks_of, default_of},
-    statement::{bind, bind_expression_values, bind_query, bind_query_text, bind_stored_query},
+    statement::{bind, bind_source_columns, bind_expression_values, bind_query, bind_query_text, bind_stored_query},
     typed::Typed,
 };
 use crate::{catalog::Catalog, pg_text::TextSettings, types::SqlType};
@@ -101,3 +101,6 @@ pub struct BindContext<'a> {
     /// Types of parameters that the client declared.
     pub parameter_types: &'a [Option<SqlType>],
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -10,7 +10,7 @@ use sqlparser::ast::{self, Query};
 
 use super::{
     BindContext,
-    binder::Binder,
+    binder::{Binder, placeholder},
     bound::{Bound, BoundQuery, BoundStatement, OutputColumn},
     expression::Place,
     query::BoundRows,
@@ -18,10 +18,10 @@ use super::{
     typed::Typed,
 };
 use crate::{
-    catalog::{fold, object::{Column, QuerySettings}},
+    catalog::{fold, object::{Column, Object, QuerySettings}},
     error::{PlanError, Result, sqlstate},
     functions::session,
-    parse::{self, ParsedStatement, Statement},
+    parse::{self, ParsedStatement, Statement, statement::CreateSource},
     pg_text::{ByteaOutput, DateOrder, DateStyle, IntervalStyle, TextSettings, Zone},
     types::SqlType,
 };
@@ -59,6 +59,14 @@ pub fn bind_stored_query(text: &str, settings: &QuerySettings, context: &BindCon
     let text_settings = text_settings_of(settings, context.text);
     let context = BindContext { text: &text_settings, parameter_types: &[], ..*context };
     bind_query(&parse::parse_query(text)?, &context).map_err(PlanError::without_position)
+}
+
+/// The source of a CREATE SOURCE without columns, once they have been inferred from its files.
+///
+/// # Errors
+/// 42701 if two columns have one name; what is wrong with the watermark.
+pub fn bind_source_columns(create: &CreateSource, object: &Object, columns: Vec<Column>, context: &BindContext<'_>) -> Result<Object> {
+    Binder::new(context).source_with_columns(create, object, columns).map_err(PlanError::without_position)
 }
 
 /// Values of the arguments of EXECUTE, for parameters of these types.
@@ -277,7 +285,7 @@ fn typed_placeholder(expr: Expr, types: &[SqlType]) -> Transformed<Expr> {
         Expr::Placeholder(Placeholder { id, field: None }) => {
             let number = id.trim_start_matches('$').parse::<usize>().unwrap_or(0);
             let data_type = number.checked_sub(1).and_then(|index| types.get(index)).map(SqlType::arrow);
-            Transformed::yes(Expr::Placeholder(Placeholder::new(id, data_type)))
+            Transformed::yes(placeholder(id, data_type))
         }
         other => Transformed::no(other),
     }

@@ -189,7 +189,7 @@ impl Binder<'_> {
         });
         let given: Vec<(String, Span)> =
             alias.map(|alias| alias.columns.iter().map(|column| (fold(&column.name), column.name.span)).collect()).unwrap_or_default();
-        let name = alias_name.unwrap_or(function);
+        let name = alias_name.clone().unwrap_or(function);
         let mut item = if pending.is_some() {
             let mut columns: Vec<ScopeColumn> = columns.collect();
             if given.len() > columns.len() {

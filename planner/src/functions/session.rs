@@ -15,11 +15,10 @@ use datafusion::{
     config::ConfigOptions,
     error::Result as DataFusionResult,
     execution::{
-        context::QueryPlanner,
+        SessionStateDefaults, context::QueryPlanner,
         runtime_env::RuntimeEnv,
         session_state::{SessionState, SessionStateBuilder},
     },
-    execution::session_state_defaults::SessionStateDefaults,
     logical_expr::{
         ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarUDF, Volatility,
         execution_props::ExecutionProps,

@@ -44,7 +44,7 @@ impl ExtensionPlanner for WindowPlanner {
         _: &dyn Session,
         _: &PhysicalPlanningContext,
     ) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
-        let Some(node) = node.downcast_ref::<WindowNode>() else { return Ok(None) };
+        let Some(node) = node.as_any().downcast_ref::<WindowNode>() else { return Ok(None) };
         let ([logical], [input]) = (logical_inputs, physical_inputs) else {
             return Err(PlanError::internal("a window has one input").into());
         };
@@ -156,7 +156,9 @@ impl ExecutionPlan for WindowExec {
         let input = self.input.execute(partition, context)?;
         let (time, windows, schema) = (self.time, self.windows, Arc::clone(&self.schema));
         let expanded = input
-            .map(move |batch| Ok(stream::iter(expand(batch?, time, windows, &schema, batch_rows)?.into_iter().map(Ok))))
+            .map(move |batch| -> DataFusionResult<_> {
+                Ok(stream::iter(expand(batch?, time, windows, &schema, batch_rows)?.into_iter().map(Ok)))
+            })
             .try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), expanded)))
     }

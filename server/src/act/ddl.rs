@@ -226,7 +226,7 @@ async fn create_job(
 }
 
 /// Waits until what existed when the job started is in the view, saying how far it is.
-async fn wait_ready(session: &Session, job: &Arc<JobHandle>, cancel: &Cancel) -> Result<()> {
+async fn wait_ready(session: &mut Session, job: &Arc<JobHandle>, cancel: &Cancel) -> Result<()> {
     let mut ready = std::pin::pin!(job.wait_ready());
     loop {
         tokio::select! {

@@ -20,7 +20,7 @@ impl Binder<'_> {
     ///
     /// # Errors
     /// 42P01 if it is not there, 42809 if it is no table, 42501 if only rows may be added to it and `adds` is not said.
-    pub(super) fn target_table(&self, name: &ObjectName, verb: &str, adds: bool) -> Result<Arc<Object>> {
+    pub(in crate::bind) fn target_table(&self, name: &ObjectName, verb: &str, adds: bool) -> Result<Arc<Object>> {
         let span = name.span();
         let qualified = QualifiedName::from_ast(name)?;
         let object = match self.context.catalog.find(&qualified, self.context.search_path) {

@@ -137,7 +137,7 @@ impl Binder<'_> {
     ///
     /// # Errors
     /// 42883 `operator does not exist: integer + boolean`, 42725 if several fit.
-    pub(in crate::bind) fn call_operator(&self, symbol: &str, operands: Vec<Typed>, span: Span) -> Result<Typed> {
+    pub(crate) fn call_operator(&self, symbol: &str, operands: Vec<Typed>, span: Span) -> Result<Typed> {
         let types: Vec<SqlType> = operands.iter().map(|operand| operand.sql_type.clone()).collect();
         match self.try_call(registry::overloads(symbol), operands, true) {
             Ok(result) => result.map_err(|error| error.at(span)),

@@ -155,11 +155,24 @@ impl GroupsAccumulator for ExtremeGroups {
         &mut self,
         values: &[ArrayRef],
         group_indices: &[usize],
-        opt_filter: Option<&arrow::array::BooleanArray>,
         total_num_groups: usize,
     ) -> DataFusionResult<()> {
-        self.update(&values[0], group_indices, opt_filter, total_num_groups);
+        self.update(&values[0], group_indices, None, total_num_groups);
         Ok(())
+    }
+
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        opt_filter: Option<&arrow::array::BooleanArray>,
+    ) -> DataFusionResult<Vec<ArrayRef>> {
+        match opt_filter {
+            None => Ok(vec![Arc::clone(&values[0])]),
+            Some(filter) => {
+                let dropped = arrow::compute::not(&arrow::compute::prep_null_mask_filter(filter))?;
+                Ok(vec![arrow::compute::nullif(&values[0], &dropped)?])
+            }
+        }
     }
 
     fn size(&self) -> usize {

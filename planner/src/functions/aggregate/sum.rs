@@ -422,7 +422,6 @@ impl<T: Total> GroupsAccumulator for Many<T> {
         &mut self,
         values: &[ArrayRef],
         group_indices: &[usize],
-        _: Option<&BooleanArray>,
         total_num_groups: usize,
     ) -> DataFusionResult<()> {
         self.totals.resize(total_num_groups, T::default());
@@ -431,6 +430,19 @@ impl<T: Total> GroupsAccumulator for Many<T> {
             self.totals[*group].merge(states.value(row))?;
         }
         Ok(())
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], opt_filter: Option<&BooleanArray>) -> DataFusionResult<Vec<ArrayRef>> {
+        let values = &values[0];
+        let state = |row: usize| -> Result<Vec<u8>> {
+            let mut total = T::default();
+            if values.is_valid(row) && opt_filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row)) {
+                total.add(values, row, 1)?;
+            }
+            Ok(total.write())
+        };
+        let states = (0..values.len()).map(state).collect::<Result<Vec<_>>>()?;
+        Ok(vec![Arc::new(states.iter().map(Some).collect::<arrow::array::BinaryArray>())])
     }
 
     fn size(&self) -> usize {
