@@ -5,6 +5,8 @@ pub mod explain;
 pub mod logical;
 mod lower;
 pub mod optimize;
+#[cfg(test)]
+mod oracle;
 pub mod pg_text;
 pub mod relation_source;
 pub mod stream;
