@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use millpond_storage::error::StorageError;
 use millpond_storage::lock::DirectoryLock;
+use millpond_storage::object::ObjectStorage;
 use thiserror::Error;
 
-use crate::config::Config;
+use crate::config::{Config, StateBackend};
 use crate::http::HttpServer;
 use crate::metrics::Metrics;
 use crate::pgwire::{Listener, ListenerConfig, WireCounters};
-use crate::state::ServerState;
+use crate::state::{ServerState, StateConfig};
 
 /// The one user, until roles can be created.
 const USER: &str = "millpond";
@@ -71,7 +72,7 @@ impl Server {
             Some(address) => Some((address.clone(), resolve(address).await?)),
             None => None,
         };
-        let state = ServerState::open(&config).await?;
+        let state = ServerState::open(state_config(&config)?).await?;
         let counters = Arc::new(WireCounters::default());
         let metrics = Arc::new(Metrics::new(Arc::clone(&counters))?);
         let http = match http_address {
@@ -112,10 +113,33 @@ impl Server {
     pub async fn shutdown(self) {
         self.listener.stop_accepting();
         self.listener.close_sessions(SESSIONS_PATIENCE).await;
-        if tokio::time::timeout(CHECKPOINT_PATIENCE, self.state.close()).await.is_err() {
-            tracing::warn!("the last checkpoint was given up; the next start replays what it would have spared");
+        match tokio::time::timeout(CHECKPOINT_PATIENCE, self.state.close()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the last checkpoint failed; the next start replays what it would have spared"),
+            Err(_elapsed) => tracing::warn!("the last checkpoint was given up; the next start replays what it would have spared"),
         }
     }
+}
+
+/// The part of the settings that the state is opened with.
+fn state_config(config: &Config) -> Result<StateConfig, ServerError> {
+    let objects = match &config.object_store {
+        Some(url) => ObjectStorage::open(url)?,
+        None => ObjectStorage::local(&config.data_dir.join("objects"))?,
+    };
+    let state_backend = match config.state_backend {
+        StateBackend::Rocksdb => "rocksdb",
+        StateBackend::Memory => "memory",
+    };
+    Ok(StateConfig {
+        data_dir: config.data_dir.clone(),
+        objects,
+        memory_limit: config.memory_limit_bytes,
+        parallelism: config.parallelism,
+        tick: config.tick,
+        checkpoint_interval: config.checkpoint_interval,
+        state_backend: state_backend.to_string(),
+    })
 }
 
 async fn resolve(address: &str) -> Result<SocketAddr, ServerError> {
