@@ -3,3 +3,4 @@
 pub mod single_row;
 pub mod top_n;
 pub mod window;
+pub mod window_exec;

@@ -74,6 +74,11 @@ impl WindowNode {
         self.size
     }
 
+    /// The columns of its output.
+    pub fn schema_ref(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
     /// Microseconds by which every window is moved.
     pub fn offset_us(&self) -> i64 {
         self.offset_us

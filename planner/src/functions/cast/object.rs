@@ -1,0 +1,216 @@
+//! Object ids and the names they are shown as.
+
+use arrow::{array::ArrayRef, datatypes::{Int32Type, Int64Type}};
+use datafusion::common::ScalarValue;
+
+use super::{Conversion, super::{environment::Environment, kernel::{Call, Evaluate, Traits}}};
+use crate::{
+    bind::Binder,
+    catalog::{Catalog, QualifiedName, name::quoted},
+    error::{PlanError, Result, sqlstate},
+    types::{SqlType, name::parse_type_name},
+};
+
+pub(super) fn find(from: &SqlType, to: &SqlType) -> Option<Conversion> {
+    use SqlType as T;
+    let code = |name, traits, evaluate: Evaluate| Some(Conversion::Code(name, traits, evaluate));
+    match (from, to) {
+        (from, to) if from.is_oid() && to.is_oid() => Some(Conversion::Same),
+        (T::SmallInt, _) => Some(Conversion::Native),
+        (T::Integer, _) | (_, T::Integer) => Some(Conversion::Same),
+        (T::BigInt, _) => code("oid", Traits::STRICT, bigint_to_oid),
+        (_, T::BigInt) => code("int8", Traits::STRICT, oid_to_bigint),
+        (T::Oid, to) if to.is_text() => code("text", Traits::STRICT, oid_to_text),
+        (T::RegClass, to) if to.is_text() => code("regclassout", Traits::LOCAL, regclass_to_text),
+        (T::RegType, to) if to.is_text() => code("regtypeout", Traits::STRICT, regtype_to_text),
+        (T::RegProc, to) if to.is_text() => code("regprocout", Traits::STRICT, oid_to_text),
+        (T::RegNamespace, to) if to.is_text() => code("regnamespaceout", Traits::LOCAL, regnamespace_to_text),
+        (from, T::Oid) if from.is_text() => code("oid", Traits::STRICT, text_to_oid),
+        (from, T::RegClass) if from.is_text() => code("regclass", Traits::LOCAL, text_to_regclass),
+        (from, T::RegType) if from.is_text() => code("regtype", Traits::STRICT, text_to_regtype),
+        (from, T::RegNamespace) if from.is_text() => code("regnamespace", Traits::LOCAL, text_to_regnamespace),
+        (from, T::RegProc) if from.is_text() => code("regproc", Traits::STRICT, text_to_oid),
+        _ => None,
+    }
+}
+
+/// Oids are unsigned in Postgres; their bits are kept.
+fn bigint_to_oid(call: &Call<'_>) -> Result<ArrayRef> {
+    let values = call.values::<Int64Type>(0)?;
+    call.build::<Int32Type>(|row| {
+        values.get(row).map(u32::try_from).transpose().map(|oid| oid.map(|oid| oid as i32)).map_err(|_| {
+            PlanError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "OID out of range")
+        })
+    })
+}
+
+fn oid_to_bigint(call: &Call<'_>) -> Result<ArrayRef> {
+    let values = call.values::<Int32Type>(0)?;
+    call.build::<Int64Type>(|row| Ok(values.get(row).map(|oid| i64::from(oid as u32))))
+}
+
+fn oid_to_text(call: &Call<'_>) -> Result<ArrayRef> {
+    let values = call.values::<Int32Type>(0)?;
+    call.build_texts(|row| Ok(values.get(row).map(|oid| (oid as u32).to_string())))
+}
+
+fn read_oid(text: &str) -> Result<i32> {
+    let invalid = || PlanError::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("invalid input syntax for type oid: \"{text}\""));
+    text.trim().parse::<i64>().ok().and_then(|oid| u32::try_from(oid).ok()).map(|oid| oid as i32).ok_or_else(invalid)
+}
+
+fn text_to_oid(call: &Call<'_>) -> Result<ArrayRef> {
+    let texts = call.texts(0)?;
+    call.build::<Int32Type>(|row| texts.get(row).map(read_oid).transpose())
+}
+
+/// A number, or `-` for none.
+fn number(text: &str) -> Option<i32> {
+    if text == "-" { Some(0) } else { text.parse::<u32>().ok().map(|oid| oid as i32) }
+}
+
+fn parse_name(text: &str) -> Result<QualifiedName> {
+    let dialect = sqlparser::dialect::PostgreSqlDialect {};
+    let invalid = || PlanError::new(sqlstate::SYNTAX_ERROR, format!("invalid name syntax: \"{text}\""));
+    let mut parser = sqlparser::parser::Parser::new(&dialect).try_with_sql(text).map_err(|_| invalid())?;
+    let name = parser.parse_object_name(false).map_err(|_| invalid())?;
+    QualifiedName::from_ast(&name)
+}
+
+fn catalog_oid(environment: &Environment, name: &QualifiedName) -> Option<i32> {
+    environment.catalog.find(name, &environment.search_path).and_then(|object| i32::try_from(object.id).ok())
+}
+
+fn no_relation(name: &QualifiedName) -> PlanError {
+    PlanError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+}
+
+fn text_to_regclass(call: &Call<'_>) -> Result<ArrayRef> {
+    let (texts, environment) = (call.texts(0)?, call.environment());
+    call.build::<Int32Type>(|row| {
+        let Some(text) = texts.get(row) else { return Ok(None) };
+        if let Some(oid) = number(text) {
+            return Ok(Some(oid));
+        }
+        let name = parse_name(text)?;
+        catalog_oid(environment, &name).map(Some).ok_or_else(|| no_relation(&name))
+    })
+}
+
+/// How an oid is shown as a relation: with its schema if the path does not lead to it; a number that is no relation's as itself.
+pub(crate) fn name_of_relation(environment: &Environment, oid: i32) -> Option<String> {
+    let object = environment.catalog.get(oid as u32 as u64)?;
+    Some(environment.catalog.shown_name(object, &environment.search_path))
+}
+
+fn regclass_to_text(call: &Call<'_>) -> Result<ArrayRef> {
+    let (values, environment) = (call.values::<Int32Type>(0)?, call.environment());
+    call.build_texts(|row| {
+        Ok(values.get(row).map(|oid| match oid {
+            0 => "-".to_owned(),
+            oid => name_of_relation(environment, oid)
+                .or_else(|| system_relation(oid).map(str::to_owned))
+                .unwrap_or_else(|| (oid as u32).to_string()),
+        }))
+    })
+}
+
+/// The relations of `pg_catalog` that statements of drivers cast to and from names, with Postgres' numbers.
+const SYSTEM_RELATIONS: &[(i32, &str)] = &[
+    (1247, "pg_type"),
+    (1249, "pg_attribute"),
+    (1255, "pg_proc"),
+    (1259, "pg_class"),
+    (1262, "pg_database"),
+    (1260, "pg_authid"),
+    (2604, "pg_attrdef"),
+    (2606, "pg_constraint"),
+    (2608, "pg_depend"),
+    (2609, "pg_description"),
+    (2610, "pg_index"),
+    (2611, "pg_inherits"),
+    (2615, "pg_namespace"),
+    (2617, "pg_operator"),
+    (2618, "pg_rewrite"),
+    (2620, "pg_trigger"),
+    (1213, "pg_tablespace"),
+    (2396, "pg_shdescription"),
+    (3079, "pg_extension"),
+    (1417, "pg_foreign_server"),
+];
+
+fn system_relation(oid: i32) -> Option<&'static str> {
+    SYSTEM_RELATIONS.iter().find(|(number, _)| *number == oid).map(|(_, name)| *name)
+}
+
+fn regtype_to_text(call: &Call<'_>) -> Result<ArrayRef> {
+    let values = call.values::<Int32Type>(0)?;
+    call.build_texts(|row| {
+        Ok(values.get(row).map(|oid| match SqlType::from_oid(oid) {
+            _ if oid == 0 => "-".to_owned(),
+            Some(sql_type) => sql_type.name(),
+            None => (oid as u32).to_string(),
+        }))
+    })
+}
+
+fn text_to_regtype(call: &Call<'_>) -> Result<ArrayRef> {
+    let texts = call.texts(0)?;
+    call.build::<Int32Type>(|row| texts.get(row).map(type_oid).transpose())
+}
+
+fn type_oid(text: &str) -> Result<i32> {
+    match number(text) {
+        Some(oid) => Ok(oid),
+        None => parse_type_name(text).map(|(sql_type, _)| sql_type.oid()),
+    }
+}
+
+fn schema_name(catalog: &Catalog, oid: i32) -> Option<String> {
+    catalog.get(oid as u32 as u64).map(|schema| quoted(&schema.name))
+}
+
+fn regnamespace_to_text(call: &Call<'_>) -> Result<ArrayRef> {
+    let (values, environment) = (call.values::<Int32Type>(0)?, call.environment());
+    call.build_texts(|row| {
+        Ok(values.get(row).map(|oid| schema_name(&environment.catalog, oid).unwrap_or_else(|| (oid as u32).to_string())))
+    })
+}
+
+fn schema_oid(catalog: &Catalog, text: &str) -> Result<i32> {
+    if let Some(oid) = number(text) {
+        return Ok(oid);
+    }
+    let name = parse_name(text)?.name;
+    catalog.schema(&name).map(|schema| schema.id as i32).ok_or_else(|| crate::catalog::no_schema(&name))
+}
+
+fn text_to_regnamespace(call: &Call<'_>) -> Result<ArrayRef> {
+    let (texts, environment) = (call.texts(0)?, call.environment());
+    call.build::<Int32Type>(|row| texts.get(row).map(|text| schema_oid(&environment.catalog, text)).transpose())
+}
+
+/// The object id that a constant text names.
+pub(super) fn read(binder: &Binder<'_>, text: &str, to: &SqlType) -> Result<ScalarValue> {
+    let oid = match to {
+        SqlType::RegClass => match number(text) {
+            Some(oid) => oid,
+            None => {
+                let name = parse_name(text)?;
+                let system = || {
+                    let schema = name.schema.as_deref().unwrap_or("pg_catalog");
+                    let known = SYSTEM_RELATIONS.iter().find(|(_, known)| *known == name.name).map(|(oid, _)| *oid);
+                    binder.context.system.oid(schema, &name.name).or(known.filter(|_| schema == "pg_catalog"))
+                };
+                catalog_oid(&binder.environment, &name).or_else(system).ok_or_else(|| no_relation(&name))?
+            }
+        },
+        SqlType::RegType => type_oid(text)?,
+        SqlType::RegNamespace => schema_oid(&binder.environment.catalog, text)?,
+        SqlType::RegProc => number(text).ok_or_else(|| {
+            PlanError::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist"))
+        })?,
+        _ => read_oid(text)?,
+    };
+    Ok(ScalarValue::Int32(Some(oid)))
+}

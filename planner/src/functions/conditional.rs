@@ -1,0 +1,68 @@
+//! `coalesce`, `nullif`, `greatest`, `least` and `num_nulls`.
+
+use datafusion::logical_expr::{Case, Expr, lit};
+use sqlparser::tokenizer::Span;
+
+use super::{comparison, signature::Entry};
+use crate::{
+    bind::{Binder, Typed},
+    error::{PlanError, Result},
+    types::SqlType,
+};
+
+pub(super) const FUNCTIONS: &[Entry] = &[
+    Entry::rewrite("coalesce(anycompatible, variadic anycompatible) anycompatible", coalesce),
+    Entry::rewrite("nullif(any, any) anyelement", nullif),
+    Entry::rewrite("greatest(anycompatible, variadic anycompatible) anycompatible", |binder, values| extreme(binder, ">", values)),
+    Entry::rewrite("least(anycompatible, variadic anycompatible) anycompatible", |binder, values| extreme(binder, "<", values)),
+    Entry::rewrite("num_nulls(variadic any) integer", |binder, values| count_nulls(binder, values, true)),
+    Entry::rewrite("num_nonnulls(variadic any) integer", |binder, values| count_nulls(binder, values, false)),
+];
+
+/// `CASE WHEN condition THEN result .. ELSE otherwise END`
+pub(super) fn case(branches: Vec<(Expr, Expr)>, otherwise: Option<Expr>) -> Expr {
+    let branches = branches.into_iter().map(|(condition, result)| (Box::new(condition), Box::new(result))).collect();
+    Expr::Case(Case::new(None, branches, otherwise.map(Box::new)))
+}
+
+fn coalesce(_: &Binder<'_>, mut values: Vec<Typed>) -> Result<Typed> {
+    let last = values.pop().ok_or_else(|| PlanError::internal("coalesce without arguments"))?;
+    if values.is_empty() {
+        return Ok(last);
+    }
+    let sql_type = last.sql_type.clone();
+    let modifier = if values.iter().all(|value| value.modifier == last.modifier) { last.modifier } else { crate::types::modifier::NONE };
+    let branches = values.into_iter().map(|value| (value.expr.clone().is_not_null(), value.expr)).collect();
+    Ok(Typed::new(case(branches, Some(last.expr)), sql_type).with_modifier(modifier))
+}
+
+/// The first value, unless it equals the second one. Its type is the first one's.
+fn nullif(binder: &Binder<'_>, values: Vec<Typed>) -> Result<Typed> {
+    let [left, right] = comparison::pair(values)?;
+    let equal = binder.call("=", vec![left.clone(), right], Span::empty())?;
+    let null = Typed::null(left.sql_type.clone());
+    Ok(Typed::new(case(vec![(equal.expr, null.expr)], Some(left.expr)), left.sql_type))
+}
+
+/// The largest or smallest of the values that are not NULL.
+fn extreme(binder: &Binder<'_>, symbol: &str, values: Vec<Typed>) -> Result<Typed> {
+    let mut values = values.into_iter();
+    let first = values.next().ok_or_else(|| PlanError::internal("greatest without arguments"))?;
+    values.try_fold(first, |best, next| {
+        let better = binder.call(symbol, vec![next.clone(), best.clone()], Span::empty())?;
+        let takes = better.expr.or(best.expr.clone().is_null());
+        // A NULL among the later values is passed over.
+        let takes = next.expr.clone().is_not_null().and(takes);
+        Ok(Typed::new(case(vec![(takes, next.expr)], Some(best.expr)), best.sql_type))
+    })
+}
+
+fn count_nulls(binder: &Binder<'_>, values: Vec<Typed>, nulls: bool) -> Result<Typed> {
+    let mut total = Typed::integer(0);
+    for value in values {
+        let test = if nulls { value.expr.is_null() } else { value.expr.is_not_null() };
+        let one = Typed::new(case(vec![(test, lit(1_i32))], Some(lit(0_i32))), SqlType::Integer);
+        total = binder.call("+", vec![total, one], Span::empty())?;
+    }
+    Ok(total)
+}

@@ -1,0 +1,208 @@
+//! A function computed by our own code over columns, as a scalar function of DataFusion's.
+
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use arrow::{
+    array::ArrayRef,
+    datatypes::{DataType, Field, FieldRef},
+};
+use datafusion::{
+    common::{Result as DataFusionResult, ScalarValue},
+    logical_expr::{
+        ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction,
+    },
+};
+
+use super::environment::Environment;
+use crate::error::Result;
+
+/// Computes a column from the argument columns.
+pub(crate) type Evaluate = fn(&Call<'_>) -> Result<ArrayRef>;
+
+/// One evaluation.
+pub(crate) struct Call<'a> {
+    /// The arguments; constants are scalars.
+    pub(crate) arguments: &'a [ColumnarValue],
+    /// Rows of the result.
+    pub(crate) rows: usize,
+    /// Type of the result.
+    pub(crate) result: &'a DataType,
+    environment: Option<&'a Environment>,
+}
+
+impl<'a> Call<'a> {
+    /// An evaluation outside of DataFusion.
+    pub(crate) fn new(arguments: &'a [ColumnarValue], rows: usize, result: &'a DataType, environment: Option<&'a Environment>) -> Self {
+        Self { arguments, rows, result, environment }
+    }
+
+    /// The session; only functions that are registered as depending on it may ask.
+    pub(crate) fn environment(&self) -> &'a Environment {
+        self.environment.expect("the function is registered as one of the session")
+    }
+
+    /// An argument as a column of all rows.
+    pub(crate) fn array(&self, index: usize) -> Result<ArrayRef> {
+        Ok(self.arguments[index].to_array(self.rows)?)
+    }
+
+    /// The type of an argument.
+    pub(crate) fn argument_type(&self, index: usize) -> DataType {
+        self.arguments[index].data_type()
+    }
+}
+
+/// What is known of a kernel beside its code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Traits {
+    /// NULL if any argument is NULL.
+    pub(crate) strict: bool,
+    /// Depends on the session's settings or the catalog.
+    pub(crate) local: bool,
+    /// Gives another value each time.
+    pub(crate) volatile: bool,
+}
+
+impl Traits {
+    pub(crate) const STRICT: Self = Self { strict: true, local: false, volatile: false };
+    pub(crate) const NULLS: Self = Self { strict: false, local: false, volatile: false };
+    pub(crate) const LOCAL: Self = Self { strict: true, local: true, volatile: false };
+    pub(crate) const LOCAL_NULLS: Self = Self { strict: false, local: true, volatile: false };
+    pub(crate) const VOLATILE: Self = Self { strict: true, local: false, volatile: true };
+}
+
+/// The function.
+#[derive(Clone)]
+struct KernelFunction {
+    name: &'static str,
+    /// Shown between the operands instead of the name.
+    operator: Option<&'static str>,
+    arguments: Vec<DataType>,
+    result: DataType,
+    evaluate: Evaluate,
+    traits: Traits,
+    environment: Option<Arc<Environment>>,
+    signature: Signature,
+}
+
+impl fmt::Debug for KernelFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelFunction").field("name", &self.name).field("arguments", &self.arguments).field("result", &self.result).finish()
+    }
+}
+
+impl PartialEq for KernelFunction {
+    fn eq(&self, other: &Self) -> bool {
+        let same_session = match (&self.environment, &other.environment) {
+            (None, None) => true,
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other) || own.agrees(other),
+            _ => false,
+        };
+        self.name == other.name && self.arguments == other.arguments && self.result == other.result && same_session
+    }
+}
+
+impl Eq for KernelFunction {}
+
+impl Hash for KernelFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+        self.arguments.hash(state);
+        self.result.hash(state);
+    }
+}
+
+impl KernelFunction {
+    fn written(&self, arguments: &[String]) -> String {
+        match (self.operator, arguments) {
+            (Some(operator), [left, right]) => format!("({left} {operator} {right})"),
+            (Some(operator), [only]) => format!("({operator} {only})"),
+            _ => format!("{}({})", self.name, arguments.join(", ")),
+        }
+    }
+}
+
+impl ScalarUDFImpl for KernelFunction {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn display_name(&self, args: &[Expr]) -> DataFusionResult<String> {
+        Ok(self.written(&args.iter().map(ToString::to_string).collect::<Vec<_>>()))
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> DataFusionResult<String> {
+        Ok(self.written(&args.iter().map(|arg| arg.schema_name().to_string()).collect::<Vec<_>>()))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
+        Ok(self.result.clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
+        let nullable = !self.traits.strict || args.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(self.name, self.result.clone(), nullable)))
+    }
+
+    fn is_strict(&self) -> bool {
+        self.traits.strict
+    }
+
+    fn coerce_types(&self, _: &[DataType]) -> DataFusionResult<Vec<DataType>> {
+        Ok(self.arguments.clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
+        let constant = !self.traits.volatile && args.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        if self.traits.strict && args.args.iter().any(|argument| matches!(argument, ColumnarValue::Scalar(value) if value.is_null())) {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_new_null(&self.result)?));
+        }
+        let rows = if constant { 1 } else { args.number_rows };
+        let call = Call::new(&args.args, rows, &self.result, self.environment.as_deref());
+        let array = (self.evaluate)(&call)?;
+        debug_assert_eq!((array.len(), array.data_type()), (rows, &self.result), "{}", self.name);
+        if constant { Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?)) } else { Ok(ColumnarValue::Array(array)) }
+    }
+}
+
+/// A kernel to be called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kernel {
+    /// Its name, unique with the types of its arguments.
+    pub(crate) name: &'static str,
+    /// The operator it is, if it is one.
+    pub(crate) operator: Option<&'static str>,
+    pub(crate) evaluate: Evaluate,
+    pub(crate) traits: Traits,
+}
+
+impl Kernel {
+    /// A function of its arguments alone, NULL if any of them is.
+    pub(crate) const fn strict(name: &'static str, evaluate: Evaluate) -> Self {
+        Self { name, operator: None, evaluate, traits: Traits::STRICT }
+    }
+
+    /// The call with arguments of these types.
+    pub(crate) fn call(self, arguments: Vec<Expr>, types: Vec<DataType>, result: DataType, environment: &Arc<Environment>) -> Expr {
+        let volatility = if self.traits.volatile { Volatility::Volatile } else { Volatility::Immutable };
+        let function = KernelFunction {
+            name: self.name,
+            operator: self.operator,
+            signature: if types.is_empty() { Signature::nullary(volatility) } else { Signature::user_defined(volatility) },
+            arguments: types,
+            result,
+            evaluate: self.evaluate,
+            traits: self.traits,
+            environment: self.traits.local.then(|| Arc::clone(environment)),
+        };
+        Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::new_from_impl(function)), arguments))
+    }
+}
