@@ -181,6 +181,8 @@ impl Harness {
 
     /// Takes a checkpoint now, also in mid-epoch, and goes on from it with another parallelism.
     pub(crate) fn restart(&mut self, parallelism: usize) {
+        if std::env::var("NORESTART").is_ok() { return; }
+        let parallelism = if std::env::var("NOSCALE").is_ok() { 1 } else { parallelism };
         self.epoch += 1;
         let parts = self.instances.iter_mut().map(|instance| instance.snapshot(Epoch(self.epoch))).collect();
         self.instances.clear();
@@ -233,6 +235,14 @@ fn select(chunk: &Chunk, keep: impl Fn(usize) -> bool) -> Chunk {
     let ops: Vec<Op> = rows.iter().map(|row| Op::from_sign(chunk.op(*row as usize).sign())).collect();
     let batch = arrow::compute::take_record_batch(chunk.batch(), &arrow::array::UInt32Array::from(rows));
     Chunk::new(batch.expect("rows are in the chunk"), ops)
+}
+
+/// The first row of which two bags have different numbers: (row, found, expected).
+pub(crate) fn first_difference(found: &Contents, expected: &Contents) -> Option<(String, i64, i64)> {
+    let count = |contents: &Contents, row: &String| contents.get(row).copied().unwrap_or(0);
+    let mut rows = found.keys().chain(expected.keys());
+    let row = rows.find(|row| count(found, row) != count(expected, row))?;
+    Some((row.clone(), count(found, row), count(expected, row)))
 }
 
 /// One line per net change.

@@ -107,7 +107,7 @@ fn variances_are_those_of_the_values_that_are_left() {
     assert_eq!(run(kind(true, false), numeric.clone(), &ints(&[3]), None).unwrap(), "NULL");
     assert_eq!(run(kind(false, false), numeric, &ints(&[3, 9]), Some(&ints(&[9]))).unwrap(), "0.00000000000000000000");
     let floats = doubles(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0, 1e200]);
-    assert_eq!(run(kind(false, false), DataType::Float64, &floats, Some(&doubles(&[1e200]))).unwrap(), "NaN");
+    assert_eq!(run(kind(false, false), DataType::Float64, &floats, Some(&doubles(&[1e200]))).unwrap(), "4.0");
     let floats = doubles(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0, 1e100]);
     assert_eq!(run(kind(false, false), DataType::Float64, &floats, Some(&doubles(&[1e100]))).unwrap(), "4.0");
     let near = doubles(&[1e8 + 1.0, 1e8 + 2.0, 1e8 + 3.0]);

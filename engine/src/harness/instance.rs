@@ -31,8 +31,10 @@ pub(super) struct Place {
     budget: MemoryBudget,
     directory: tempfile::TempDir,
     objects: ObjectStorage,
+    /// That of the current life of the job; each life has a term of its own.
+    checkpointer: Checkpointer,
     runtime: tokio::runtime::Runtime,
-    generation: usize,
+    generation: u64,
 }
 
 impl Place {
@@ -41,24 +43,23 @@ impl Place {
         let directory = tempfile::tempdir().expect("a scratch directory can be made");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
         let store = open_store(&directory, &budget, 0);
-        Self { store, budget, directory, objects: ObjectStorage::memory(), runtime, generation: 0 }
-    }
-
-    fn checkpointer(&self) -> Checkpointer {
-        Checkpointer::new(self.objects.clone(), 1, 1, 0)
+        let objects = ObjectStorage::memory();
+        let checkpointer = Checkpointer::new(objects.clone(), 1, 1, 0);
+        Self { store, budget, directory, objects, checkpointer, runtime, generation: 0 }
     }
 
     /// Makes a checkpoint of what the subtasks gave, and an empty store for what comes next.
     pub(super) fn complete(&mut self, epoch: Epoch, parts: Vec<TaskCheckpoint>) {
         let input = ManifestInput { epoch, parts, upstream: Vec::new(), notes: Default::default() };
-        self.runtime.block_on(self.checkpointer().complete(input)).expect("a checkpoint completes");
+        self.runtime.block_on(self.checkpointer.complete(input)).expect("a checkpoint completes");
         self.generation += 1;
+        self.checkpointer = Checkpointer::new(self.objects.clone(), 1, self.generation + 1, 0);
         self.store = open_store(&self.directory, &self.budget, self.generation);
     }
 
     /// Brings the newest checkpoint, if there is one, into the store.
     pub(super) fn restore(&self) -> Option<RestoredState> {
-        let checkpointer = self.checkpointer();
+        let checkpointer = &self.checkpointer;
         self.runtime.block_on(async {
             let restored = checkpointer.restore().await.expect("checkpoints can be read")?;
             Some(checkpointer.load_into(&restored, &self.store).await.expect("a checkpoint can be loaded"))
@@ -66,7 +67,7 @@ impl Place {
     }
 }
 
-fn open_store(directory: &tempfile::TempDir, budget: &MemoryBudget, generation: usize) -> Arc<JobStore> {
+fn open_store(directory: &tempfile::TempDir, budget: &MemoryBudget, generation: u64) -> Arc<JobStore> {
     let spec = JobStoreSpec {
         directory: directory.path().join(generation.to_string()),
         backend: StateBackend::Memory,
