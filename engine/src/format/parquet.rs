@@ -138,7 +138,7 @@ impl ParquetBatches {
     }
 
     /// The next rows; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<ParquetRows>> {
+    pub fn read(&mut self) -> Result<Option<ParquetRows>> {
         let Some(batch) = self.reader.next() else { return Ok(None) };
         let batch = batch.map_err(|error| EngineError::user("XX001", format!("could not read file \"{}\": {error}", self.file)))?;
         let mut refused = Refused::default();

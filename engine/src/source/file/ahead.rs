@@ -128,10 +128,9 @@ impl AheadReader {
 
     /// The next block; the one after it is begun.
     async fn fetch(&mut self) -> Result<Block> {
-        if let Stage::Idle(_) = self.stage {
-            if let Stage::Idle(blocks) = std::mem::replace(&mut self.stage, Stage::Lost) {
-                self.start(blocks);
-            }
+        match std::mem::replace(&mut self.stage, Stage::Lost) {
+            Stage::Idle(blocks) => self.start(blocks),
+            other => self.stage = other,
         }
         let Stage::Decoding(handle) = &mut self.stage else {
             return Err(EngineError::user("XX001", format!("could not read file \"{}\": its decoder failed before", self.file)));

@@ -109,7 +109,7 @@ impl FileSource {
         let end = if split.bounded { split.end } else { None };
         let file = OpenLater { place: self.place.clone(), id: split.id.clone() };
         match &self.spec.format {
-            FileFormat::Parquet => Box::new(ParquetReader::Closed { file, schema, from }),
+            FileFormat::Parquet => Box::new(ParquetReader::Closed { file: Box::new(file), schema, from }),
             FileFormat::Csv(format) => {
                 Box::new(TextFile::csv(file, format.clone(), self.schema.clone(), columns, from, (split.bounded, end)))
             }

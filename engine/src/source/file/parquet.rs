@@ -15,7 +15,7 @@ use crate::{
 /// A Parquet file being read. It is opened by the first read, which is on a thread that may block.
 pub(super) enum ParquetReader {
     /// Not opened yet.
-    Closed { file: OpenLater, schema: SchemaRef, from: Offset },
+    Closed { file: Box<OpenLater>, schema: SchemaRef, from: Offset },
     /// At row `position`.
     Open { batches: Box<ParquetBatches>, position: Offset },
 }
@@ -24,7 +24,7 @@ impl BlockReader for ParquetReader {
     fn next(&mut self) -> Result<Block> {
         self.check()?;
         let ParquetReader::Open { batches, position } = self else { return Ok(Block::End) };
-        let Some(rows) = batches.next()? else { return Ok(Block::End) };
+        let Some(rows) = batches.read()? else { return Ok(Block::End) };
         let before = *position;
         *position += rows.read as u64;
         let ends = if rows.refused.is_empty() {

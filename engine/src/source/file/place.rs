@@ -65,10 +65,9 @@ impl Place {
             let location = self.location.clone();
             return super::blocking(move || list_local(&location)).await;
         };
-        if self.location.pattern.is_none() {
-            if let Some(length) = files.length(path).await? {
-                return Ok(vec![Found { id: self.shown(), length }]);
-            }
+        let single = if self.location.pattern.is_none() { files.length(path).await? } else { None };
+        if let Some(length) = single {
+            return Ok(vec![Found { id: self.shown(), length }]);
         }
         let listed = files.below(path).list().await?;
         let found: Vec<Found> = listed

@@ -69,7 +69,7 @@ async fn read(
                 let mut open = String::new();
                 for line in text.lines() {
                     open.push_str(line);
-                    if open.matches('"').count() % 2 == 0 {
+                    if open.matches('"').count().is_multiple_of(2) {
                         lines.push(std::mem::take(&mut open));
                     } else {
                         open.push('\n');
