@@ -269,7 +269,7 @@ fn output_equals_a_recomputation() {
 
 #[test]
 fn many_partitions_in_little_memory() {
-    let size = Size { keys: 100_000, budget_bytes: 4 << 20, changes: 60_000, chunk_rows: 8_000, epochs: 4 };
+    let size = Size { keys: 50_000, budget_bytes: 4 << 20, changes: 40_000, chunk_rows: 8_000, epochs: 3 };
     run(&TopNSpec { append_only_input: true, ..spec(2) }, 1000, &size);
     run(&spec(2), 1001, &size);
 }
