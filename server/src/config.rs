@@ -28,6 +28,8 @@ pub struct Config {
     pub parallelism: usize,
     /// Between two checkpoints of a job.
     pub checkpoint_interval: Duration,
+    /// Longest time for which changes wait before their epoch is closed.
+    pub tick: Duration,
     /// Where operators keep their state while they run.
     pub state_backend: StateBackend,
 }
@@ -76,6 +78,7 @@ const DEFAULT_LISTEN: &str = "127.0.0.1:4590";
 const DEFAULT_HTTP: &str = "127.0.0.1:4591";
 const DEFAULT_MAX_CONNECTIONS: usize = 500;
 const DEFAULT_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
+const TICK: Duration = Duration::from_millis(100);
 /// Below this nothing useful runs.
 const LEAST_MEMORY_BYTES: usize = 4 << 20;
 /// Half of this is assumed where the system does not say how much memory there is.
@@ -183,6 +186,7 @@ impl CommandLine {
             max_connections: args.max_connections.or(file.max_connections).unwrap_or(DEFAULT_MAX_CONNECTIONS),
             parallelism,
             checkpoint_interval: interval.unwrap_or(DEFAULT_CHECKPOINT_INTERVAL),
+            tick: TICK,
             state_backend: args.state_backend.or(file.state_backend).unwrap_or(StateBackend::Rocksdb),
         };
         config.check()?;
@@ -203,6 +207,7 @@ impl Config {
             max_connections: DEFAULT_MAX_CONNECTIONS,
             parallelism: 2,
             checkpoint_interval: Duration::from_secs(1),
+            tick: TICK,
             state_backend: StateBackend::Rocksdb,
         }
     }

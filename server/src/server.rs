@@ -24,9 +24,6 @@ const SESSIONS_PATIENCE: Duration = Duration::from_millis(1500);
 /// How long the last checkpoint may take; what it would have spared is replayed at the next start.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(8);
 
-/// Longest time between two ticks that have something to close.
-const TICK: Duration = Duration::from_millis(100);
-
 /// Why a server did not start.
 #[derive(Debug, Error)]
 pub enum ServerError {
@@ -119,22 +116,15 @@ impl Server {
         match tokio::time::timeout(CHECKPOINT_PATIENCE, self.state.close()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the last checkpoint failed; the next start replays what it would have spared"),
-            Err(_) => tracing::warn!("the last checkpoint was given up; the next start replays what it would have spared"),
+            Err(_elapsed) => tracing::warn!("the last checkpoint was given up; the next start replays what it would have spared"),
         }
     }
 }
 
-async fn resolve(address: &str) -> Result<SocketAddr, ServerError> {
-    let listen_error = |source| ServerError::Listen { address: address.to_string(), source };
-    let mut found = tokio::net::lookup_host(address).await.map_err(listen_error)?;
-    let missing = || listen_error(std::io::Error::new(std::io::ErrorKind::AddrNotAvailable, "the name has no address"));
-    found.next().ok_or_else(missing)
-}
-
-/// What the state is opened with.
+/// The part of the settings that the state is opened with.
 fn state_config(config: &Config) -> Result<StateConfig, ServerError> {
     let objects = match &config.object_store {
-        Some(location) => ObjectStorage::open(location)?,
+        Some(url) => ObjectStorage::open(url)?,
         None => ObjectStorage::local(&config.data_dir.join("objects"))?,
     };
     let state_backend = match config.state_backend {
@@ -146,8 +136,15 @@ fn state_config(config: &Config) -> Result<StateConfig, ServerError> {
         objects,
         memory_limit: config.memory_limit_bytes,
         parallelism: config.parallelism,
-        tick: TICK,
+        tick: config.tick,
         checkpoint_interval: config.checkpoint_interval,
         state_backend: state_backend.to_string(),
     })
+}
+
+async fn resolve(address: &str) -> Result<SocketAddr, ServerError> {
+    let listen_error = |source| ServerError::Listen { address: address.to_string(), source };
+    let mut found = tokio::net::lookup_host(address).await.map_err(listen_error)?;
+    let missing = || listen_error(std::io::Error::new(std::io::ErrorKind::AddrNotAvailable, "the name has no address"));
+    found.next().ok_or_else(missing)
 }

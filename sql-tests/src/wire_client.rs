@@ -1,7 +1,7 @@
 //! A client that sends and receives single messages.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -215,6 +215,11 @@ impl WireClient {
     /// Says good-bye.
     pub fn terminate(mut self) {
         let _ = self.send(&frame(b'X', &[]));
+    }
+
+    /// Nothing more will be sent; the server sees the end of the stream.
+    pub fn finish_sending(&self) {
+        let _ = self.socket.shutdown(Shutdown::Write);
     }
 
     /// Whether the server has closed the connection, once everything it sent has been read.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, SchemaRef};
 
 use super::{
-    Operator, OperatorContext, aggregate::Aggregate, discard::Discard, filter::Filter, hop_window::HopWindow, join::Join, project::Project,
-    state::TableIds, union::Union,
+    Operator, OperatorContext, aggregate::Aggregate, discard::Discard, emit_on_window_close::EmitOnWindowClose, filter::Filter,
+    hop_window::HopWindow, join::Join, project::Project, scalar_subquery::ScalarSubquery, state::TableIds, top_n::TopN, union::Union,
 };
 use crate::{
     error::{EngineError, Result},
@@ -39,9 +39,11 @@ pub fn build(node: &OperatorNode, context: &mut OperatorContext) -> Result<Box<d
         OperatorSpec::Aggregate(spec) => Box::new(Aggregate::new(name("Aggregate"), spec, input(0)?, schema, ids, context)?),
         OperatorSpec::Join(spec) => Box::new(Join::new(name("Join"), spec, [input(0)?, input(1)?], schema, ids, context)?),
         OperatorSpec::Discard => Box::new(Discard),
-        OperatorSpec::TopN(_) | OperatorSpec::EmitOnWindowClose { .. } | OperatorSpec::ScalarSubquery => {
-            return Err(EngineError::Internal(format!("operator {} has no implementation", node.id)));
+        OperatorSpec::TopN(spec) => Box::new(TopN::new(name("TopN"), spec, input(0)?, schema, ids, context)?),
+        OperatorSpec::EmitOnWindowClose { column } => {
+            Box::new(EmitOnWindowClose::new(name("EmitOnWindowClose"), *column, input(0)?, ids, context)?)
         }
+        OperatorSpec::ScalarSubquery => Box::new(ScalarSubquery::new(input(0)?, ids, context)?),
         OperatorSpec::SourceScan { .. }
         | OperatorSpec::CollectionScan { .. }
         | OperatorSpec::Values { .. }

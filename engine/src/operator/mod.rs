@@ -7,17 +7,22 @@
 
 mod aggregate;
 mod build;
+mod closing_time;
 mod discard;
 mod distinct_keys;
+mod emit_on_window_close;
 pub(crate) mod event_time;
 mod filter;
 mod hop_window;
 mod join;
 mod key_groups;
+mod multiplicity;
 mod project;
+mod scalar_subquery;
 mod slot_map;
 mod state;
 mod timers;
+mod top_n;
 mod union;
 
 use std::sync::{Arc, atomic::AtomicI64};

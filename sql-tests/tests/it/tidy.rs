@@ -16,7 +16,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("prometheus", &["server/src/metrics.rs", "server/src/server.rs"]),
     ("sqlparser", &["planner/src/"]),
     ("rocksdb", &["storage/src/rocks.rs", "storage/src/rocks/"]),
-    ("object_store", &["storage/src/object.rs", "storage/src/object/"]),
+    ("object_store", &["storage/src/"]),
 ];
 
 /// Names that collect what belongs to nobody.
@@ -71,7 +71,8 @@ fn check(faults: Vec<String>) {
 fn files_are_short_and_say_what_they_are() {
     let mut faults = Vec::new();
     for (path, text) in files(&["rs"]) {
-        if !text.starts_with("//!") {
+        // A `tests.rs` belongs to the file above it, which has the header.
+        if !text.starts_with("//!") && !path.ends_with("/tests.rs") {
             faults.push(format!("{path}: begins without a //! header"));
         }
         let lines = without_tests(&text).lines().count();

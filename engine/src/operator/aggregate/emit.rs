@@ -158,7 +158,7 @@ impl Aggregate {
 
     /// Emits updates where results differ, inserts and deletes.
     fn emit_rows(&mut self, pairs: &[u32], inserts: &[u32], deletes: &[u32], out: &mut Output) -> Result<()> {
-        if let Some(values) = self.values.as_ref().filter(|values| values.has_ordered()) {
+        if let Some(values) = self.values.as_mut().filter(|values| values.has_ordered()) {
             let current: Vec<u32> = pairs.iter().chain(inserts).copied().collect();
             values.compute_all_ordered(&current, &current, &mut self.groups)?;
         }

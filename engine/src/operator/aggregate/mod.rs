@@ -167,7 +167,7 @@ impl Aggregate {
                 to.push(shadow);
             }
         }
-        if let Some(values) = self.values.as_ref().filter(|values| values.has_ordered() && !from.is_empty()) {
+        if let Some(values) = self.values.as_mut().filter(|values| values.has_ordered() && !from.is_empty()) {
             values.compute_all_ordered(&from, &to, &mut self.groups)?;
         }
         Ok(())

@@ -290,7 +290,9 @@ impl Values {
     }
 
     /// Computes the results of all ordered calls: for the groups `from`, into the slots `to`.
-    pub(super) fn compute_all_ordered(&self, from: &[u32], to: &[u32], groups: &mut Groups) -> Result<()> {
+    pub(super) fn compute_all_ordered(&mut self, from: &[u32], to: &[u32], groups: &mut Groups) -> Result<()> {
+        let prefixes: EncodedRows = from.iter().map(|slot| groups.map.key(*slot)).collect();
+        self.table.load(&prefixes)?;
         for (number, set) in self.sets.iter().enumerate() {
             if let Purpose::Ordered(call) = set.purpose {
                 self.compute_ordered(number, call, from, to, groups)?;

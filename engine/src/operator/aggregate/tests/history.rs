@@ -144,5 +144,5 @@ fn output_equals_a_recomputation() {
 
 #[test]
 fn many_groups_in_little_memory() {
-    run(1000, 200_000, 4 << 20, 60_000, 6);
+    run(1000, 40_000, 1 << 20, 15_000, 5);
 }
