@@ -353,7 +353,8 @@ fn list_local(folder: &Path, prefix: &str, objects: &mut Vec<ObjectInfo>) -> Res
             Err(error) => return Err(fail(error)),
         };
         let file_name = entry.file_name();
-        let name = if prefix.is_empty() { file_name.to_string_lossy().into_owned() } else { format!("{prefix}/{}", file_name.to_string_lossy()) };
+        let name =
+            if prefix.is_empty() { file_name.to_string_lossy().into_owned() } else { format!("{prefix}/{}", file_name.to_string_lossy()) };
         if metadata.is_dir() {
             if name != STAGING {
                 list_local(folder, &name, objects)?;

@@ -292,7 +292,10 @@ fn read_directory(bytes: &[u8]) -> Option<Directory> {
     frames.iter().all(within).then_some(Directory { groups, frames })
 }
 
-fn take_change<'a>(rest: &mut &'a [u8]) -> Option<(u16, &'a [u8], Option<&'a [u8]>)> {
+/// A change: key group, key, value.
+type Change<'a> = (u16, &'a [u8], Option<&'a [u8]>);
+
+fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
     let (group, tail) = rest.split_at_checked(2)?;
     *rest = tail;
     let key_len = usize::try_from(take_varint(rest)?).ok()?;

@@ -9,9 +9,9 @@ use super::upload::Tasks;
 use super::{Checkpointer, Progress, fail_point};
 use crate::durable_file::io_error;
 use crate::error::Result;
+use crate::object::{ObjectChecksum, blocking};
 use crate::state_store::StateBackend;
 use crate::state_table::ImageFile;
-use crate::object::{ObjectChecksum, blocking};
 
 /// An image in the object store that no manifest names yet.
 pub(super) struct PendingImage {
@@ -80,7 +80,8 @@ impl Checkpointer {
         let mut uploaded = 0;
         for file in files {
             // A sorted file never changes under its number within the life of a database, and the store was begun from the known image.
-            let unchanged = known.get(file.name.as_str()).filter(|known| known.file.ends_with(".sst") && known.object.known.bytes == file.bytes);
+            let unchanged =
+                known.get(file.name.as_str()).filter(|known| known.file.ends_with(".sst") && known.object.known.bytes == file.bytes);
             if let Some(unchanged) = unchanged {
                 objects.push((*unchanged).clone());
                 continue;
@@ -89,7 +90,8 @@ impl Checkpointer {
             let bytes = blocking(move || std::fs::read(&path).map_err(io_error("read", &path))).await?;
             let known = ObjectChecksum { bytes: bytes.len() as u64, checksum: crc32fast::hash(&bytes) };
             let name = format!("mat/{}-{}", self.term, content_name(&bytes));
-            let there = progress.newest.iter().flat_map(|newest| newest.objects()).any(|object| object.name == name && object.known == known);
+            let there =
+                progress.newest.iter().flat_map(|newest| newest.objects()).any(|object| object.name == name && object.known == known);
             if !there {
                 self.objects.put(&self.object(&name), &bytes).await?;
                 uploaded += known.bytes;

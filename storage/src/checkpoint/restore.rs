@@ -17,11 +17,11 @@ use super::manifest::{ImageObject, Image, LogObject, Manifest, ManifestName};
 use crate::durable_file::io_error;
 use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
-use crate::state_table::JobStore;
 use crate::key_group::KEY_GROUPS;
 use crate::object::blocking;
 use crate::state_changelog::{ChangeFn, StoredPart};
 use crate::state_store::WriteOps;
+use crate::state_table::JobStore;
 use crate::state_table::{TableContext, TableId};
 
 const PARALLEL_DOWNLOADS: usize = 4;
@@ -199,7 +199,8 @@ impl Checkpointer {
 
     async fn load_image(&self, image: &Image, store: &Arc<JobStore>, manifest: &str) -> Result<()> {
         if image.backend != backend_name(store.backend()) {
-            let detail = format!("its state is of the \"{}\" backend, the job now has \"{}\"", image.backend, backend_name(store.backend()));
+            let detail =
+                format!("its state is of the \"{}\" backend, the job now has \"{}\"", image.backend, backend_name(store.backend()));
             return Err(StorageError::Incompatible { file: self.objects.full_name(manifest), detail });
         }
         let directory = store.image_directory()?;

@@ -11,12 +11,12 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::encoding::EncodedRows;
+use crate::key_group::{key_group, key_group_range, subtask_of};
 use crate::state_store::StateBackend;
 use crate::state_table::JobStore;
-use crate::key_group::{key_group, key_group_range, subtask_of};
-use crate::state_table::{PointTable, RangeTable, StateTable, TableId};
 use crate::state_table::TaskState;
 use crate::state_table::task_state::tests::open_store;
+use crate::state_table::{PointTable, RangeTable, StateTable, TableId};
 
 const JOB: u64 = 7;
 const FINGERPRINT: u64 = 0xfeed;

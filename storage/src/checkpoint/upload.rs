@@ -12,8 +12,8 @@ use super::Checkpointer;
 use super::manifest::{LogObject, NamedObject};
 use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
-use crate::state_table::JobStore;
 use crate::state_changelog::SegmentPart;
+use crate::state_table::JobStore;
 use crate::state_table::{Sweep, TaskCheckpoint};
 
 const PARALLEL_UPLOADS: usize = 4;

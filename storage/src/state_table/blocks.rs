@@ -95,14 +95,7 @@ fn class_of(bytes: usize) -> u8 {
 
 impl Blocks {
     pub(super) fn new() -> Self {
-        Self {
-            blocks: Vec::new(),
-            unused: Vec::new(),
-            open: None,
-            free: vec![Vec::new(); CLASSES],
-            free_entries: 0,
-            allocated_bytes: 0,
-        }
+        Self { blocks: Vec::new(), unused: Vec::new(), open: None, free: vec![Vec::new(); CLASSES], free_entries: 0, allocated_bytes: 0 }
     }
 
     /// Stores a record with room for `room` value bytes, at least `value.len()`.

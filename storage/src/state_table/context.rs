@@ -7,11 +7,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::error::Result;
-use crate::state_table::JobStore;
 use crate::key_group::key_group;
 use crate::memory::MemoryHandle;
 use crate::state_changelog::{ChangelogWriter, put_varint};
 use crate::state_store::{StateStore, WriteOps};
+use crate::state_table::JobStore;
 
 /// Number of a state table, unique among all tables of a job and stable for the life of its plan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -23,13 +23,16 @@ impl fmt::Display for TableId {
     }
 }
 
+/// How many of a key's first bytes are its distribution key.
+pub type KeyLengthFn = dyn Fn(&[u8]) -> usize + Send + Sync;
+
 /// Which part of a table's key says to what subtask an entry belongs. It must be what the exchange in front of the operator hashes.
 #[derive(Clone)]
 pub enum KeyDistribution {
     /// The whole key (of a range table: the whole prefix).
     Whole,
     /// The first bytes; the function gives their number for a key.
-    Prefix(Arc<dyn Fn(&[u8]) -> usize + Send + Sync>),
+    Prefix(Arc<KeyLengthFn>),
     /// Nothing: entries belong to key group 0 and every subtask sees those of all.
     Single,
 }

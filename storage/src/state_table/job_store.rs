@@ -4,7 +4,7 @@
 //! first write (or restore), so a job whose state fits in memory has none until its first materialization. Every batch also stores how far
 //! the changelog of its task had come, under a key that sorts behind all tables, so that an image of the store says what it contains.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::state_store::{MemoryStore, StateBackend, StateStore, WriteOps};
 
 /// What a [`JobStore`] is made of.
 pub struct JobStoreSpec {
-    /// Scratch directory; its contents are discarded.
+    /// Scratch directory; the store has a sub-directory of its own in it, and removes those of lives that crashed.
     pub directory: PathBuf,
     /// Kind of store.
     pub backend: StateBackend,
@@ -34,6 +34,7 @@ pub struct JobStoreSpec {
 /// One job's store; all its tasks share it.
 pub struct JobStore {
     spec: JobStoreSpec,
+    scratch: PathBuf,
     opened: OnceLock<Backing>,
     opening: Mutex<()>,
     /// Up to where in each task's changelog the store may have changes.
@@ -61,14 +62,10 @@ pub(crate) struct ImageFile {
 impl JobStore {
     /// An empty store.
     pub fn open(spec: JobStoreSpec) -> Result<Arc<Self>> {
-        for scratch in ["db", "log", "restored", "image"] {
-            let path = spec.directory.join(scratch);
-            if path.exists() {
-                std::fs::remove_dir_all(&path).map_err(io_error("remove", &path))?;
-            }
-        }
+        let scratch = new_scratch(&spec.directory)?;
         let store = Self {
             spec,
+            scratch,
             opened: OnceLock::new(),
             opening: Mutex::new(()),
             positions: Mutex::default(),
@@ -89,9 +86,9 @@ impl JobStore {
         &self.spec.budget
     }
 
-    /// A sub-directory of the scratch directory, created if it is not there.
+    /// A sub-directory of this life's scratch directory, created if it is not there.
     pub(crate) fn scratch(&self, name: &str) -> Result<PathBuf> {
-        let path = self.spec.directory.join(name);
+        let path = self.scratch.join(name);
         std::fs::create_dir_all(&path).map_err(io_error("create", &path))?;
         Ok(path)
     }
@@ -153,7 +150,7 @@ impl JobStore {
 
     /// Writes a consistent image of the store into the scratch directory and lists its files.
     pub(crate) fn create_image(&self) -> Result<Vec<ImageFile>> {
-        let directory = self.spec.directory.join("image");
+        let directory = self.scratch.join("image");
         if directory.exists() {
             std::fs::remove_dir_all(&directory).map_err(io_error("remove", &directory))?;
         }
@@ -175,7 +172,7 @@ impl JobStore {
 
     /// Removes the local copy of the last image.
     pub(crate) fn discard_image(&self) {
-        let directory = self.spec.directory.join("image");
+        let directory = self.scratch.join("image");
         if let Err(error) = std::fs::remove_dir_all(&directory) {
             tracing::debug!(path = %directory.display(), %error, "no image to discard");
         }
@@ -214,6 +211,38 @@ impl JobStore {
         store.write(ops)?;
         Ok(positions)
     }
+}
+
+impl Drop for JobStore {
+    fn drop(&mut self) {
+        drop(self.opened.take());
+        LIVES.lock().remove(&self.scratch);
+        if let Err(error) = std::fs::remove_dir_all(&self.scratch) {
+            tracing::debug!(path = %self.scratch.display(), %error, "a scratch directory was not removed");
+        }
+    }
+}
+
+/// Scratch directories in use by this process.
+static LIVES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+static LIFE: AtomicU64 = AtomicU64::new(0);
+
+/// Makes a directory of its own for a store and removes those that crashed lives left beside it. A life of the same job that is just ending
+/// keeps its own.
+fn new_scratch(directory: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(directory).map_err(io_error("create", directory))?;
+    let mut lives = LIVES.lock();
+    for entry in std::fs::read_dir(directory).map_err(io_error("list", directory))? {
+        let path = entry.map_err(io_error("list", directory))?.path();
+        let is_life = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("life-"));
+        if is_life && !lives.contains(&path) {
+            std::fs::remove_dir_all(&path).map_err(io_error("remove", &path))?;
+        }
+    }
+    let path = directory.join(format!("life-{}", LIFE.fetch_add(1, Ordering::Relaxed)));
+    std::fs::create_dir_all(&path).map_err(io_error("create", &path))?;
+    lives.insert(path.clone());
+    Ok(path)
 }
 
 impl Backing {

@@ -4,14 +4,13 @@ use std::cmp::Ordering;
 use std::iter::Peekable;
 use std::ops::{Bound, ControlFlow};
 
+use super::VisitFn;
 use super::context::{KEY_PREFIX_BYTES, TableContext};
 use crate::error::Result;
 use crate::state_store::StateStore;
 
 /// An entry in memory: key group, key, value; no value is a deletion.
 type Entry<'a> = (u16, &'a [u8], Option<&'a [u8]>);
-
-type VisitFn<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>> + 'a;
 
 /// Visits the entries of all key groups of the table in key order. `in_memory` is in order too, and decides where both have a key.
 pub(super) fn merge_with_store<'a>(

@@ -33,16 +33,27 @@ mod resident;
 pub(crate) mod task_state;
 mod tombstones;
 
+use std::ops::ControlFlow;
+
 use crate::error::Result;
 
+pub use context::{KeyDistribution, KeyLengthFn, TableId};
 pub(crate) use context::{TableContext, TaskShared};
-pub use context::{KeyDistribution, TableId};
 pub(crate) use job_store::ImageFile;
 pub use job_store::{JobStore, JobStoreSpec};
 pub use point::PointTable;
 pub use range::RangeTable;
 pub(crate) use task_state::Sweep;
 pub use task_state::{TaskCheckpoint, TaskState};
+
+/// Takes a change: a full key and its value, `None` for a deletion.
+pub type ChangeSink<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
+
+/// Visits a key and its value; `Break` ends the pass.
+pub type VisitFn<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>> + 'a;
+
+/// Visits a prefix, a suffix and their value; `Break` ends the pass.
+pub type VisitGroupsFn<'a> = dyn FnMut(&[u8], &[u8], &[u8]) -> Result<ControlFlow<()>> + 'a;
 
 /// How a table takes over what a checkpoint has for it, first the materialization, then the changelog, each in order. `key` is the table's
 /// own part of the full key.
@@ -61,7 +72,7 @@ pub trait StateTable: Send {
 
     /// Hands over every entry that changed since it was last handed over, as full key and value (`None`: deleted), in an order that may be
     /// replayed, and takes note that the state changelog has them.
-    fn drain_dirty(&mut self, sink: &mut dyn FnMut(&[u8], Option<&[u8]>));
+    fn drain_dirty(&mut self, sink: &mut ChangeSink<'_>);
 
     /// Bytes the table takes in memory.
     fn memory_bytes(&self) -> usize;

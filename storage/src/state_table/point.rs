@@ -3,15 +3,13 @@
 //! Entries live as records of [`Resident`]; evicted ones in the store, remembered by [`ColdKeys`]. An entry deleted while changelog or store
 //! may have a version of it stays in memory as a tombstone until both have the deletion.
 
-use std::ops::ControlFlow;
-
 use super::blocks::{Handle, Loc};
 use super::cold::ColdKeys;
 use super::context::TableContext;
 use super::flush::FlushOrder;
 use super::merge::merge_with_store;
 use super::resident::{Resident, hash_key};
-use super::{RestoreTable, StateTable, TableId};
+use super::{ChangeSink, RestoreTable, StateTable, TableId, VisitFn};
 use crate::encoding::EncodedRows;
 use crate::error::Result;
 use crate::state_store::WriteOps;
@@ -142,7 +140,7 @@ impl PointTable {
     }
 
     /// Visits all entries in order of key group, then key: in memory and in the store. For restarts and rare full passes.
-    pub fn scan_all(&mut self, f: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>) -> Result<()> {
+    pub fn scan_all(&mut self, f: &mut VisitFn<'_>) -> Result<()> {
         let blocks = self.resident.blocks();
         let mut entries: Vec<(u16, Loc)> = self.resident.locs().map(|loc| (self.context.group(blocks.key(loc)), loc)).collect();
         entries.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| blocks.key(a.1).cmp(blocks.key(b.1))));
@@ -213,7 +211,7 @@ impl PointTable {
     }
 
     /// Logs the records behind `handles` that are dirty.
-    fn log_handles(&mut self, handles: &[Handle], sink: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+    fn log_handles(&mut self, handles: &[Handle], sink: &mut ChangeSink<'_>) {
         let mut full_key = std::mem::take(&mut self.scratch);
         for handle in handles {
             let Some(loc) = self.resident.blocks().resolve(*handle) else { continue };
@@ -340,7 +338,7 @@ impl StateTable for PointTable {
         self.context.id
     }
 
-    fn drain_dirty(&mut self, sink: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+    fn drain_dirty(&mut self, sink: &mut ChangeSink<'_>) {
         let handles = std::mem::take(&mut self.dirty);
         self.log_handles(&handles, sink);
         self.dirty = handles;

@@ -14,6 +14,7 @@ mod restore;
 
 use std::ops::Bound;
 
+use super::StateTable;
 use super::blocks::{Handle, Loc};
 use super::cold::ColdKeys;
 use super::context::TableContext;
@@ -21,7 +22,6 @@ use super::large::{LIST_BYTES, LIST_ENTRIES, LargeGroup, Segment};
 use super::packed::{self, DEAD, DIRTY, LOGGED, PackedList, STORED, UNFLUSHED};
 use super::resident::{Resident, hash_key};
 use super::tombstones::Tombstones;
-use super::StateTable;
 use crate::error::Result;
 use crate::state_store::prefix_end;
 use evict::SweepPlace;
@@ -187,7 +187,8 @@ impl RangeTable {
 
     /// Begins a group in memory with one entry.
     fn set_first(&mut self, hash: u32, prefix: &[u8], suffix: &[u8], value: &[u8], mark: Mark) {
-        let (group, absent) = if self.cold.may_contain(hash) { (GROUP_STORED, mark.absent | STORED | LOGGED) } else { (COMPLETE, mark.absent) };
+        let (group, absent) =
+            if self.cold.may_contain(hash) { (GROUP_STORED, mark.absent | STORED | LOGGED) } else { (COMPLETE, mark.absent) };
         self.partial += usize::from(group & COMPLETE == 0);
         let mut list = std::mem::take(&mut self.scratch);
         list.clear();

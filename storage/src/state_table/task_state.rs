@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use crate::checkpoint::RestoredState;
 use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
-use crate::state_table::JobStore;
 use crate::key_group::KEY_GROUPS;
 use crate::state_changelog::{ChangelogWriter, SegmentPart};
+use crate::state_table::JobStore;
 use crate::state_table::{KeyDistribution, PointTable, RangeTable, RestoreTable, StateTable, TableContext, TableId, TaskShared};
 
 /// Bytes that a checkpoint's synchronous part may flush for a materialization.

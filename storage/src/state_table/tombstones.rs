@@ -3,6 +3,7 @@
 //! Kept apart from the entries, so that the first entry of a group is found without passing over those deleted before it. A key may be
 //! deleted, put again and deleted again: whoever logs or flushes takes all tombstones first and the entries after them, and the last word is right.
 
+use super::ChangeSink;
 use crate::state_store::WriteOps;
 
 /// Full keys, one after the other, each with its length before it.
@@ -52,7 +53,7 @@ impl Tombstones {
     }
 
     /// Hands what is not logged to `sink`.
-    pub(super) fn log(&mut self, sink: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+    pub(super) fn log(&mut self, sink: &mut ChangeSink<'_>) {
         for (stored, key) in self.unlogged.iter() {
             sink(key, None);
             if stored != 0 {

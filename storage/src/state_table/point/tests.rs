@@ -1,6 +1,7 @@
 //! Point tables against a map, with little memory and with much.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -15,7 +16,11 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 fn key(random: &mut StdRng, keys: u32) -> Vec<u8> {
     let number = random.random_range(0..keys);
     // Some keys are long, some share beginnings.
-    if number.is_multiple_of(97) { [b"long key ".repeat(20).as_slice(), &number.to_be_bytes()].concat() } else { number.to_be_bytes().to_vec() }
+    if number.is_multiple_of(97) {
+        [b"long key ".repeat(20).as_slice(), &number.to_be_bytes()].concat()
+    } else {
+        number.to_be_bytes().to_vec()
+    }
 }
 
 fn value(random: &mut StdRng, most: usize) -> Vec<u8> {
@@ -181,4 +186,3 @@ fn deleting_what_nobody_else_knows_leaves_nothing() {
     });
     assert_eq!((drained, table.resident.len()), (2, 0));
 }
-

@@ -6,10 +6,10 @@ use super::super::blocks::{Handle, Loc};
 use super::super::flush::FlushOrder;
 use super::super::large::LargeGroup;
 use super::super::packed::{self, DIRTY, UNFLUSHED};
-use super::super::{StateTable, TableId};
+use super::super::{ChangeSink, StateTable, TableId};
 use super::{
-    DIRTY_BOUND_BYTES, EMPTIED_BOUND, GROUP_DIRTY, GROUP_STORED, GROUP_UNFLUSHED, LARGE, REFERENCED, RangeTable,
-    SWEEP_STEP_BYTES, TOMBSTONE_BOUND_BYTES,
+    DIRTY_BOUND_BYTES, EMPTIED_BOUND, GROUP_DIRTY, GROUP_STORED, GROUP_UNFLUSHED, LARGE, REFERENCED, RangeTable, SWEEP_STEP_BYTES,
+    TOMBSTONE_BOUND_BYTES,
 };
 use crate::error::Result;
 use crate::state_changelog::ChangelogWriter;
@@ -44,7 +44,7 @@ fn write_list(key: &mut Vec<u8>, list: &[u8], changelog: &mut ChangelogWriter, o
 }
 
 /// Hands the dirty entries of a list to `sink` and marks them as logged.
-fn log_list(key: &mut Vec<u8>, list: &mut [u8], sink: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+fn log_list(key: &mut Vec<u8>, list: &mut [u8], sink: &mut ChangeSink<'_>) {
     let start = key.len();
     for entry in packed::entries(list).filter(|entry| entry.flags & DIRTY != 0) {
         key.truncate(start);
@@ -273,7 +273,7 @@ impl RangeTable {
         Ok(behind)
     }
 
-    fn log_group(&mut self, handle: Handle, key: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+    fn log_group(&mut self, handle: Handle, key: &mut Vec<u8>, sink: &mut ChangeSink<'_>) {
         let Some(loc) = self.groups.blocks().resolve(handle) else { return };
         let flags = self.groups.blocks().flags(loc);
         if flags & GROUP_DIRTY == 0 {
@@ -286,7 +286,7 @@ impl RangeTable {
         self.groups.blocks_mut().set_flags(loc, flags & !GROUP_DIRTY);
     }
 
-    fn log_large(&mut self, id: u32, key: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+    fn log_large(&mut self, id: u32, key: &mut Vec<u8>, sink: &mut ChangeSink<'_>) {
         let Some(group) = self.large[id as usize].as_mut().filter(|group| group.dirty) else { return };
         self.context.full_prefix(&group.prefix, key);
         for segment in group.segments.values_mut().filter(|segment| segment.dirty) {
@@ -340,7 +340,7 @@ impl StateTable for RangeTable {
         self.context.id
     }
 
-    fn drain_dirty(&mut self, sink: &mut dyn FnMut(&[u8], Option<&[u8]>)) {
+    fn drain_dirty(&mut self, sink: &mut ChangeSink<'_>) {
         self.tombstones.log(sink);
         let mut key = Vec::new();
         let handles = std::mem::take(&mut self.dirty);
@@ -430,4 +430,3 @@ impl StateTable for RangeTable {
         Ok(false)
     }
 }
-

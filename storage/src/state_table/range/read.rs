@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 
+use super::super::VisitGroupsFn;
 use super::super::blocks::Loc;
 use super::super::large::LargeGroup;
 use super::super::packed::{self, PackedEntry};
@@ -12,6 +13,7 @@ use super::super::resident::hash_key;
 use super::restore::split_key;
 use super::{COMPLETE, LARGE, RangeTable, full_bounds};
 use crate::error::Result;
+use crate::state_store::EntryFn;
 
 /// What memory knows of a group.
 enum Group<'a> {
@@ -21,9 +23,6 @@ enum Group<'a> {
     List(&'a [u8], bool),
     Large(&'a LargeGroup),
 }
-
-/// Called with suffix and value.
-type VisitFn<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// A part of a group: an interval of suffixes, and what memory has of it.
 struct Interval<'a> {
@@ -63,13 +62,7 @@ impl RangeTable {
     }
 
     /// Visits at most `limit` entries under `prefix` in ascending order, those after `after` if it is given.
-    pub fn scan(
-        &self,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-        f: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
+    pub fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize, f: &mut EntryFn<'_>) -> Result<()> {
         let mut visit = limited(limit, f);
         let lower = after.map_or(Bound::Unbounded, Bound::Excluded);
         match self.group(prefix) {
@@ -98,13 +91,7 @@ impl RangeTable {
     }
 
     /// Visits at most `limit` entries under `prefix` in descending order, those before `before` if it is given.
-    pub fn scan_back(
-        &self,
-        prefix: &[u8],
-        before: Option<&[u8]>,
-        limit: usize,
-        f: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
+    pub fn scan_back(&self, prefix: &[u8], before: Option<&[u8]>, limit: usize, f: &mut EntryFn<'_>) -> Result<()> {
         let mut visit = limited(limit, f);
         let mut upper = before.map_or(Bound::Unbounded, Bound::Excluded);
         match self.group(prefix) {
@@ -173,7 +160,7 @@ impl RangeTable {
 
     /// Visits all entries (prefix, suffix, value) of all groups, in order of key group, then prefixes of equal length together. For restarts
     /// and rare full passes: one pass over the store for each group that is not in memory.
-    pub fn scan_all(&self, f: &mut dyn FnMut(&[u8], &[u8], &[u8]) -> Result<ControlFlow<()>>) -> Result<()> {
+    pub fn scan_all(&self, f: &mut VisitGroupsFn<'_>) -> Result<()> {
         let mut in_memory: BTreeMap<u16, Vec<&[u8]>> = BTreeMap::new();
         for loc in self.groups.locs() {
             let prefix = self.groups.blocks().key(loc);
@@ -235,7 +222,7 @@ impl RangeTable {
         }
     }
 
-    fn visit(&self, prefix: &[u8], interval: &Interval<'_>, reverse: bool, visit: &mut VisitFn<'_>) -> Result<ControlFlow<()>> {
+    fn visit(&self, prefix: &[u8], interval: &Interval<'_>, reverse: bool, visit: &mut EntryFn<'_>) -> Result<ControlFlow<()>> {
         let within = |entry: &PackedEntry<'_>| above(interval.lower, entry.suffix) && below(interval.upper, entry.suffix);
         if interval.complete && !reverse {
             return Ok(packed::entries(interval.list).filter(within).try_for_each(|entry| visit(entry.suffix, entry.value)));
@@ -270,7 +257,7 @@ impl RangeTable {
 struct Merge<'a, 'b> {
     memory: &'a [PackedEntry<'a>],
     reverse: bool,
-    visit: &'a mut VisitFn<'b>,
+    visit: &'a mut EntryFn<'b>,
 }
 
 impl Merge<'_, '_> {
@@ -314,7 +301,7 @@ fn below(bound: Bound<&[u8]>, suffix: &[u8]) -> bool {
 }
 
 /// `f`, but breaking after `limit` calls.
-fn limited<'a>(limit: usize, f: &'a mut VisitFn<'_>) -> impl FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a {
+fn limited<'a>(limit: usize, f: &'a mut EntryFn<'_>) -> impl FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a {
     let mut left = limit;
     move |suffix, value| {
         left -= 1;

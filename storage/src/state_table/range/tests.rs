@@ -60,7 +60,8 @@ fn check_reads(table: &RangeTable, model: &Model, prefix: &[u8], random: &mut St
     let limit = random.random_range(0..100);
     let expected: Vec<_> = group.range::<[u8], _>((Bound::Excluded(from.as_slice()), Bound::Unbounded)).map(owned).take(limit).collect();
     assert!(scanned(table, prefix, Some(&from), limit, false) == expected, "{context}: scan");
-    let expected: Vec<_> = group.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(from.as_slice()))).rev().map(owned).take(limit).collect();
+    let expected: Vec<_> =
+        group.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(from.as_slice()))).rev().map(owned).take(limit).collect();
     assert!(scanned(table, prefix, Some(&from), limit, true) == expected, "{context}: scan back");
     assert_eq!(table.get(prefix, &from).unwrap().as_deref(), group.get(&from).map(Vec::as_slice), "{context}: get");
 }
@@ -262,9 +263,14 @@ fn emptied_groups_leave_nothing_in_memory() {
     assert_eq!((table.groups.len(), table.large_bytes, table.partial), (0, 0, 0));
     let mut left = 0;
     let bounds = (Bound::Unbounded, Bound::Excluded(&[0xff][..]));
-    table.context.stored().unwrap().scan_with(bounds, false, &mut |_, _| {
-        left += 1;
-        ControlFlow::Continue(())
-    }).unwrap();
+    table
+        .context
+        .stored()
+        .unwrap()
+        .scan_with(bounds, false, &mut |_, _| {
+            left += 1;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
     assert_eq!(left, 0);
 }

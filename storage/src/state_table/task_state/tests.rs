@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::*;
-use crate::state_store::StateBackend;
-use crate::state_table::JobStoreSpec;
 use crate::memory::MemoryBudget;
 use crate::rocks::RocksShared;
+use crate::state_store::StateBackend;
+use crate::state_table::JobStoreSpec;
 
 pub(crate) fn open_store(directory: &Path, backend: StateBackend, budget_bytes: usize) -> Arc<JobStore> {
     let spec = JobStoreSpec {
@@ -48,10 +48,14 @@ fn a_sweep_is_done_over_several_checkpoints_and_says_its_base() {
     assert_eq!(checkpoint.swept, Sweep { request, base: Epoch(2) });
     let mut count = 0;
     let bounds = (Bound::Unbounded, Bound::Excluded(&[0xff][..]));
-    store.opened().unwrap().scan_with(bounds, false, &mut |_, _| {
-        count += 1;
-        ControlFlow::Continue(())
-    }).unwrap();
+    store
+        .opened()
+        .unwrap()
+        .scan_with(bounds, false, &mut |_, _| {
+            count += 1;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
     assert_eq!(count, 1000);
     assert_eq!(store.positions().get(&0), Some(&checkpoint.position));
 }
