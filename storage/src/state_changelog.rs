@@ -381,7 +381,7 @@ mod tests {
             .sum();
         assert_eq!(total, 100);
         parts.iter().for_each(SegmentPart::discard);
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
     #[test]

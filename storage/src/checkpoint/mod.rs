@@ -49,7 +49,8 @@ pub struct Checkpointer {
     fingerprint: u64,
     /// In the names of log objects, so that no two lives of a job ever write the same name.
     attempt: String,
-    least_log_bytes: u64,
+    /// Materializes when the log is longer than this, however large the state is.
+    materialize_after: Option<u64>,
     progress: Mutex<Progress>,
 }
 
@@ -106,14 +107,14 @@ impl Checkpointer {
             term,
             fingerprint,
             attempt: format!("{term}.{}", ATTEMPTS.fetch_add(1, Ordering::Relaxed)),
-            least_log_bytes: LEAST_LOG_BYTES,
+            materialize_after: None,
             progress: Mutex::default(),
         }
     }
 
-    /// Materializes already when the log is longer than `bytes` (and than the state).
-    pub fn with_least_log_bytes(mut self, bytes: u64) -> Self {
-        self.least_log_bytes = bytes;
+    /// Materializes whenever the log is longer than `bytes`, instead of when it is longer than the state and worth it.
+    pub fn materialize_after(mut self, bytes: u64) -> Self {
+        self.materialize_after = Some(bytes);
         self
     }
 
@@ -185,7 +186,8 @@ impl Checkpointer {
     /// Asks for a new image when the log has become longer than the state.
     fn want_image(&self, progress: &mut Progress, manifest: &Manifest, tasks: &upload::Tasks) {
         let state = tasks.memory_bytes.max(tasks.store.as_ref().map_or(0, |store| store.approximate_bytes()));
-        if progress.requested > 0 || progress.pending.is_some() || manifest.log_bytes() <= self.least_log_bytes.max(state) {
+        let bound = self.materialize_after.unwrap_or(LEAST_LOG_BYTES.max(state));
+        if progress.requested > 0 || progress.pending.is_some() || manifest.log_bytes() <= bound {
             return;
         }
         if let Some(store) = &tasks.store {

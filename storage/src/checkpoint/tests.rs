@@ -35,7 +35,7 @@ struct Job {
     objects: ObjectStorage,
     backend: StateBackend,
     budget: usize,
-    least_log_bytes: u64,
+    materialize_after: u64,
     term: u64,
 }
 
@@ -56,12 +56,12 @@ struct Life {
 }
 
 impl Job {
-    fn new(objects: ObjectStorage, backend: StateBackend, budget: usize, least_log_bytes: u64) -> Self {
-        Self { scratch: tempfile::tempdir().unwrap(), objects, backend, budget, least_log_bytes, term: 0 }
+    fn new(objects: ObjectStorage, backend: StateBackend, budget: usize, materialize_after: u64) -> Self {
+        Self { scratch: tempfile::tempdir().unwrap(), objects, backend, budget, materialize_after, term: 0 }
     }
 
     fn checkpointer(&self) -> Checkpointer {
-        Checkpointer::new(self.objects.clone(), JOB, self.term, FINGERPRINT).with_least_log_bytes(self.least_log_bytes)
+        Checkpointer::new(self.objects.clone(), JOB, self.term, FINGERPRINT).materialize_after(self.materialize_after)
     }
 
     /// Starts the job from its last checkpoint; `known` has the contents at each epoch.
@@ -314,17 +314,22 @@ fn failed_checkpoints_lose_nothing_in_a_life_that_goes_on() {
     });
 }
 
-async fn some_checkpoints(job: &mut Job, count: usize) -> (BTreeMap<Epoch, Contents>, Life) {
+/// Takes at least `count` checkpoints, until the last one has a materialization and log after it.
+async fn some_checkpoints(job: &mut Job, count: u64) -> (BTreeMap<Epoch, Contents>, Life) {
     let mut known = BTreeMap::new();
     let mut random = StdRng::seed_from_u64(3);
     let mut life = job.start(2, &known).await.unwrap();
-    for _ in 0..count {
+    for number in 1..count + 30 {
         life.change(&mut random, 1000);
         let input = life.snapshot();
         known.insert(life.epoch, life.contents.clone());
         life.checkpointer.complete(input).await.unwrap();
+        let manifest = newest(job).await;
+        if number >= count && manifest.image.is_some() && !manifest.log.is_empty() {
+            return (known, life);
+        }
     }
-    (known, life)
+    panic!("no materialization in {count} checkpoints and 30 more");
 }
 
 async fn newest(job: &Job) -> Manifest {
@@ -354,7 +359,6 @@ fn every_damaged_or_missing_file_is_named() {
             let mut job = Job::new(ObjectStorage::local(folder.path()).unwrap(), backend, 256 << 10, 60 << 10);
             let (known, life) = some_checkpoints(&mut job, 6).await;
             let manifest = newest(&job).await;
-            assert!(manifest.image.is_some() && !manifest.log.is_empty());
             let mut names: Vec<String> = manifest.objects().map(|object| object.name.clone()).collect();
             names.push(manifest.name.to_string());
             drop(life);
@@ -426,8 +430,7 @@ fn a_materialization_uploads_only_what_is_new() {
         for number in 100_000..110_000_u32 {
             life.tasks[0].points.put(&number.to_be_bytes(), &random.random::<[u8; 32]>());
         }
-        // Make the log longer than the state as the job knows it.
-        life.checkpointer.least_log_bytes = 0;
+        life.checkpointer.materialize_after = Some(0);
         let mut uploaded = 0;
         for _ in 0..200 {
             life.tasks[0].points.put(b"again", &vec![random.random(); 100_000]);
@@ -461,6 +464,7 @@ fn a_leader_whose_term_is_over_harms_nobody() {
     run(async {
         let mut job = Job::new(ObjectStorage::memory(), StateBackend::RocksDb, 256 << 10, 60 << 10);
         let (known, mut zombie) = some_checkpoints(&mut job, 5).await;
+        let last = zombie.epoch;
         let scratch = std::mem::replace(&mut job.scratch, tempfile::tempdir().unwrap());
         let successor = job.start(2, &known).await.unwrap();
         // The old leader wakes up and completes two more checkpoints before the new one has any.
@@ -471,7 +475,7 @@ fn a_leader_whose_term_is_over_harms_nobody() {
         drop(successor);
         // The third leader starts where the second one did, and finds everything.
         let third = job.start(3, &known).await.unwrap();
-        assert_eq!(third.epoch, Epoch(5));
+        assert_eq!(third.epoch, last);
         assert!(matches!(zombie.checkpointer.restore().await, Err(StorageError::Fenced { .. })));
         drop((zombie, scratch));
     });

@@ -308,8 +308,8 @@ impl PointTable {
             }
         }
         self.flush(&unflushed)?;
-        victims.iter().for_each(|block| self.resident.blocks_mut().begin_evacuation(*block));
-        for block in victims {
+        let inhabited: Vec<usize> = victims.iter().copied().filter(|block| self.resident.blocks_mut().begin_evacuation(*block)).collect();
+        for block in &inhabited {
             let mut offset = 0;
             while let Some((loc, next)) = self.resident.blocks().next_record(*block, offset) {
                 offset = next;

@@ -176,8 +176,8 @@ impl RangeTable {
         let sweeping = self.sweep.is_some();
         let unflushed = self.small_in_blocks(victims, |flags| flags & GROUP_UNFLUSHED != 0 && (flags & REFERENCED == 0 || sweeping));
         self.flush_small(&unflushed)?;
-        victims.iter().for_each(|block| self.groups.blocks_mut().begin_evacuation(*block));
-        for block in victims {
+        let inhabited: Vec<usize> = victims.iter().copied().filter(|block| self.groups.blocks_mut().begin_evacuation(*block)).collect();
+        for block in &inhabited {
             let mut offset = 0;
             while let Some((loc, next)) = self.groups.blocks().next_record(*block, offset) {
                 offset = next;
