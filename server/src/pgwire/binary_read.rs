@@ -24,7 +24,7 @@ const MAX_DIMENSIONS: i32 = 6;
 ///
 /// # Errors
 /// 22P03 when the bytes are not a value of the type, 22021 for text that is not UTF-8, 22003 for numbers that do not fit.
-pub(super) fn read_binary(bytes: &[u8], data_type: &DataType, oid: i32) -> Result<ScalarValue, SqlError> {
+pub(crate) fn read_binary(bytes: &[u8], data_type: &DataType, oid: i32) -> Result<ScalarValue, SqlError> {
     Ok(match data_type {
         DataType::Boolean => ScalarValue::Boolean(Some(fixed::<1>(bytes)?[0] != 0)),
         DataType::Int16 => ScalarValue::Int16(Some(i16::try_from(integer(bytes)?).map_err(|_| out_of_range("smallint"))?)),

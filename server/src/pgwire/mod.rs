@@ -31,4 +31,5 @@ mod simple;
 mod startup;
 mod types;
 
+pub(crate) use binary_read::read_binary;
 pub(crate) use listener::{Listener, ListenerConfig, WireCounters};
