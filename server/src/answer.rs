@@ -86,8 +86,12 @@ pub enum CopyFormat {
         quote: u8,
         /// Escapes a quote inside quotes.
         escape: u8,
-        /// Every value that is not NULL is quoted (TO only).
+        /// TO: by column, values that are not NULL are quoted whatever they are.
         force_quote: Vec<bool>,
+        /// FROM: by column, an unquoted NULL text is a value all the same.
+        force_not_null: Vec<bool>,
+        /// FROM: by column, a quoted NULL text is NULL too.
+        force_null: Vec<bool>,
     },
     /// Postgres' binary format.
     Binary,

@@ -4,6 +4,7 @@ use std::fmt;
 
 use datafusion::{arrow::error::ArrowError, error::DataFusionError};
 use millpond_engine::error::EngineError;
+use millpond_planner::{error::PlanError, pg_text::TextError};
 use millpond_storage::error::StorageError;
 
 /// Result of the session layer.
@@ -138,6 +139,13 @@ impl Notice {
     }
 }
 
+impl From<PlanError> for SqlError {
+    fn from(error: PlanError) -> Self {
+        let (detail, hint, position) = (error.detail, error.hint, error.position);
+        Self { detail, hint, position, ..Self::new(error.sqlstate, error.message) }
+    }
+}
+
 impl From<StorageError> for SqlError {
     fn from(error: StorageError) -> Self {
         let state = match &error {
@@ -215,6 +223,14 @@ fn from_boxed(inner: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
         Ok(own) => return *own,
         Err(other) => other,
     };
+    let inner = match inner.downcast::<PlanError>() {
+        Ok(own) => return (*own).into(),
+        Err(other) => other,
+    };
+    let inner = match inner.downcast::<TextError>() {
+        Ok(own) => return (*own).into(),
+        Err(other) => other,
+    };
     let inner = match inner.downcast::<EngineError>() {
         Ok(own) => return (*own).into(),
         Err(other) => other,
@@ -239,6 +255,9 @@ fn from_shared(shared: &DataFusionError) -> SqlError {
         DataFusionError::External(inner) => {
             if let Some(own) = inner.downcast_ref::<SqlError>() {
                 return own.clone();
+            }
+            if let Some(own) = inner.downcast_ref::<PlanError>() {
+                return own.clone().into();
             }
             match inner.downcast_ref::<EngineError>() {
                 Some(EngineError::User { sqlstate, message, hint }) => SqlError { hint: hint.clone(), ..SqlError::new(*sqlstate, message) },

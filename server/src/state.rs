@@ -1,10 +1,20 @@
-//! What all sessions share.
+//! What all sessions share: the catalog, the engine, and the threads that run queries.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use millpond_storage::object::ObjectStorage;
+use millpond_engine::engine::{Engine, EngineConfig};
+use millpond_storage::{memory::MemoryBudget, object::ObjectStorage};
 
-use crate::error::Result;
+use crate::{
+    act::dml::target::Targets,
+    batch::BatchRuntime,
+    catalog_store::CatalogStore,
+    error::Result,
+    jobs::{self, Jobs},
+    query::engine::QueryEngine,
+    session::activity::Sessions,
+    system_tables::registry::SystemRelations,
+};
 
 /// Settings of the open server.
 #[derive(Clone)]
@@ -25,16 +35,53 @@ pub struct StateConfig {
     pub state_backend: String,
 }
 
-/// The open server: catalog, engine and the threads that run queries.
-pub struct ServerState {}
+/// The open server.
+pub struct ServerState {
+    pub(crate) config: StateConfig,
+    pub(crate) catalog: CatalogStore,
+    /// Epochs, tables, sources, jobs.
+    pub engine: Arc<Engine>,
+    pub(crate) memory: MemoryBudget,
+    pub(crate) batch: BatchRuntime,
+    pub(crate) queries: QueryEngine,
+    pub(crate) targets: Targets,
+    pub(crate) jobs: Jobs,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) system: Arc<SystemRelations>,
+}
 
 impl ServerState {
-    /// Opens what the data directory holds and brings its jobs back to life.
+    /// Opens the data directory: the catalog, then tables and sources, then what the epoch log holds of them, then jobs in the order in which
+    /// they need each other. Relations are readable when this returns; jobs may still be catching up.
     ///
     /// # Errors
     /// Files that are corrupt or unreadable, named.
-    pub async fn open(_config: StateConfig) -> Result<Arc<Self>> {
-        Ok(Self::empty())
+    pub async fn open(config: StateConfig) -> Result<Arc<Self>> {
+        let memory = MemoryBudget::new(config.memory_limit);
+        let catalog = CatalogStore::open(&config.data_dir.join("catalog").join("log"))?;
+        let engine = Engine::open(EngineConfig {
+            data_dir: config.data_dir.clone(),
+            objects: config.objects.clone(),
+            memory: memory.clone(),
+            parallelism: config.parallelism,
+            tick: config.tick,
+        })
+        .await?;
+        let batch = BatchRuntime::start(config.parallelism, &memory)?;
+        let state = Arc::new(Self {
+            queries: QueryEngine::new(&batch),
+            targets: Targets::default(),
+            jobs: Jobs::default(),
+            sessions: Arc::default(),
+            system: Arc::new(SystemRelations::load()?),
+            config,
+            catalog,
+            engine,
+            memory,
+            batch,
+        });
+        jobs::recover(&state).await?;
+        Ok(state)
     }
 
     /// Takes a checkpoint of every job and stops. Bounded by the caller.
@@ -42,11 +89,23 @@ impl ServerState {
     /// # Errors
     /// What kept a checkpoint from completing; nothing acknowledged is lost by it.
     pub async fn close(&self) -> Result<()> {
-        Ok(())
+        let checkpointed = self.engine.checkpoint_all().await;
+        self.engine.stop().await;
+        Ok(checkpointed?)
     }
 
-    /// A state without a data directory, for tests of the wire layer.
-    pub fn empty() -> Arc<Self> {
-        Arc::new(Self {})
+    /// About how many rows a relation has; `None` if that is not known.
+    pub(crate) fn row_estimate(&self, id: u64) -> Option<u64> {
+        self.engine.collection(id).map(|collection| collection.row_estimate())
+    }
+
+    /// About how many bytes a relation has.
+    pub(crate) fn byte_estimate(&self, id: u64) -> Option<u64> {
+        self.engine.collection(id).map(|collection| collection.bytes())
+    }
+
+    /// Whether a view can be read.
+    pub(crate) fn is_populated(&self, id: u64) -> bool {
+        self.engine.collection(id).is_some_and(|collection| collection.published())
     }
 }

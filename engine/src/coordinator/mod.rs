@@ -164,7 +164,8 @@ impl Coordinator {
             match record {
                 LogRecord::Dml { epoch, table, delta } => {
                     if let Some(table) = self.table(table) {
-                        table.append(0, epoch, delta);
+                        let prepared = table.prepare(delta)?;
+                        table.append(0, epoch, prepared);
                     }
                     open = open.max(epoch);
                 }
@@ -217,8 +218,11 @@ impl Coordinator {
     pub async fn append(&self, changes: Vec<(u64, Vec<SignedBatch>)>) -> Result<Epoch> {
         let transaction = self.transactions.fetch_add(1, Ordering::Relaxed) + 1;
         let mut tables = Vec::with_capacity(changes.len());
-        for (id, _) in &changes {
-            tables.push(self.table(*id).ok_or_else(|| EngineError::user("42P01", "relation does not exist"))?);
+        let mut prepared = Vec::with_capacity(changes.len());
+        for (id, delta) in &changes {
+            let table = self.table(*id).ok_or_else(|| EngineError::user("42P01", "relation does not exist"))?;
+            prepared.push(table.prepare(delta.clone())?);
+            tables.push(table);
         }
         let (epoch, ticket) = {
             let mut open = self.open.lock();
@@ -226,9 +230,9 @@ impl Coordinator {
             // One append is one frame: after a crash all of it is there, or nothing.
             let record = |(table, delta): &(u64, Vec<SignedBatch>)| LogRecord::Dml { epoch, table: *table, delta: delta.clone() };
             let ticket = self.log.append(&changes.iter().map(record).collect::<Vec<_>>());
-            for (table, (id, batches)) in tables.iter().zip(changes) {
-                table.append(transaction, epoch, batches);
-                open.changed.insert(id);
+            for (table, prepared) in tables.iter().zip(prepared) {
+                table.append(transaction, epoch, prepared);
+                open.changed.insert(table.id);
             }
             (epoch, ticket)
         };

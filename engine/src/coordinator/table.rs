@@ -5,6 +5,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    ops::Bound,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -27,32 +28,78 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use crate::error::Result;
 
+/// Rows per batch of a scan.
+const BATCH_ROWS: usize = 8192;
+
 /// A table.
 pub struct TableHandle {
     /// Catalog id.
     pub id: u64,
     collection: Arc<Collection>,
     serial: Arc<AsyncMutex<()>>,
-    pending: Mutex<VecDeque<Pending>>,
+    open: Mutex<Open>,
     last_acknowledged: AtomicU64,
+    last_appended: AtomicU64,
+    version: AtomicU64,
 }
 
-/// Changes appended to the log and not yet sealed.
+/// What was appended and is not sealed yet.
+#[derive(Default)]
+struct Open {
+    pending: VecDeque<Pending>,
+    /// The newest state of each key touched by small transactions, so that a lookup costs the same however many are pending (keyed tables).
+    newest: KeyStates,
+    /// The same of large transactions, each by itself.
+    layers: Vec<Layer>,
+}
+
+/// States of keys.
+type KeyStates = HashMap<Box<[u8]>, KeyState>;
+
+/// The key states of one large transaction.
+struct Layer {
+    transaction: u64,
+    epoch: Epoch,
+    states: Arc<KeyStates>,
+}
+
+/// Changes of one transaction.
 struct Pending {
     transaction: u64,
+    /// Number of the append.
+    version: u64,
     epoch: Epoch,
     batches: Vec<SignedBatch>,
 }
 
+/// What a transaction made of a key.
+#[derive(Clone)]
+struct KeyState {
+    /// Number of the append: the greater one counts.
+    version: u64,
+    epoch: Epoch,
+    /// Its row, or that there is none.
+    row: Option<(RecordBatch, usize)>,
+}
+
+/// Changes ready to be appended: what takes long has been done.
+pub(super) struct Prepared {
+    batches: Vec<SignedBatch>,
+    states: Vec<(Box<[u8]>, Option<(RecordBatch, usize)>)>,
+}
+
+/// Key changes of a transaction from which on it gets a layer of its own: they are not entered one by one while others wait.
+const LAYER_KEYS: usize = 4096;
+
 /// Net effect of the changes that are not sealed yet.
 enum Overlay {
-    /// Last state per key: a row of `rows`, or deleted.
-    ByKey(HashMap<Box<[u8]>, Option<(usize, usize)>>),
+    /// Last state per key.
+    ByKey(KeyStates),
     /// Net number of each row, with one place where it stands.
     ByRow(HashMap<Box<[u8]>, (i64, (usize, usize))>),
 }
 
-/// The acknowledged state at one moment.
+/// The acknowledged state at one moment, for scans.
 pub struct Acknowledged {
     collection: Arc<Collection>,
     at: Epoch,
@@ -63,7 +110,15 @@ pub struct Acknowledged {
 impl TableHandle {
     /// A table over its collection.
     pub fn new(id: u64, collection: Arc<Collection>) -> Arc<Self> {
-        Arc::new(Self { id, collection, serial: Arc::default(), pending: Mutex::default(), last_acknowledged: AtomicU64::new(0) })
+        Arc::new(Self {
+            id,
+            collection,
+            serial: Arc::default(),
+            open: Mutex::default(),
+            last_acknowledged: AtomicU64::new(0),
+            last_appended: AtomicU64::new(0),
+            version: AtomicU64::new(0),
+        })
     }
 
     /// The contents.
@@ -81,93 +136,30 @@ impl TableHandle {
         Epoch(self.last_acknowledged.load(Ordering::Acquire))
     }
 
-    /// The state that includes everything appended so far.
-    pub fn acknowledged(&self) -> Result<Acknowledged> {
-        let pending = self.pending.lock();
-        let at = self.collection.upper();
-        let open: Vec<SignedBatch> = pending.iter().filter(|p| p.epoch > at).flat_map(|p| p.batches.iter().cloned()).collect();
-        drop(pending);
-        Acknowledged::new(self.collection.clone(), at, open)
+    /// The epoch of the last change that was appended, acknowledged or not.
+    pub fn last_appended(&self) -> Epoch {
+        Epoch(self.last_appended.load(Ordering::Acquire).max(self.last_acknowledged.load(Ordering::Acquire)))
     }
 
-    pub(super) fn append(&self, transaction: u64, epoch: Epoch, batches: Vec<SignedBatch>) {
-        self.pending.lock().push_back(Pending { transaction, epoch, batches });
+    /// Grows with every append.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
-    pub(super) fn has_pending(&self) -> bool {
-        !self.pending.lock().is_empty()
-    }
-
-    /// The log refused the transaction: it never happened.
-    pub(super) fn withdraw(&self, transaction: u64) {
-        self.pending.lock().retain(|p| p.transaction != transaction);
-    }
-
-    pub(super) fn acknowledge(&self, epoch: Epoch) {
-        self.last_acknowledged.fetch_max(epoch.0, Ordering::AcqRel);
-    }
-
-    /// Publishes an epoch.
-    pub(super) fn seal(&self, epoch: Epoch) -> Result<()> {
-        let batches: Vec<SignedBatch> = {
-            let pending = self.pending.lock();
-            pending.iter().filter(|p| p.epoch <= epoch).flat_map(|p| p.batches.iter().cloned()).collect()
-        };
-        if batches.is_empty() {
-            self.collection.advance(epoch);
-            return Ok(());
-        }
-        self.collection.seal(epoch, batches, None)?;
-        self.pending.lock().retain(|p| p.epoch > epoch);
-        Ok(())
-    }
-}
-
-impl Acknowledged {
-    fn new(collection: Arc<Collection>, at: Epoch, open: Vec<SignedBatch>) -> Result<Self> {
-        let key_columns = match collection.key() {
-            CollectionKey::Columns(columns) => Some(columns.clone()),
-            CollectionKey::WholeRow | CollectionKey::AppendOnly => None,
-        };
-        let mut by_key = HashMap::new();
-        let mut by_row: HashMap<Box<[u8]>, (i64, (usize, usize))> = HashMap::new();
-        let mut batches = Vec::with_capacity(open.len());
-        for (number, signed) in open.into_iter().enumerate() {
-            let keys = encode_keys(&collection, &signed.batch, key_columns.as_deref())?;
-            for row in 0..signed.batch.num_rows() {
-                let sign = signed.signs.as_ref().map_or(1, |signs| signs[row]);
-                if key_columns.is_some() {
-                    let state = (sign > 0).then_some((number, row));
-                    by_key.insert(keys.row(row).into(), state);
-                } else {
-                    let entry = by_row.entry(keys.row(row).into()).or_insert((0, (number, row)));
-                    entry.0 += i64::from(sign);
-                }
-            }
-            batches.push(signed.batch);
-        }
-        let overlay = if key_columns.is_some() { Overlay::ByKey(by_key) } else { Overlay::ByRow(by_row) };
-        Ok(Self { collection, at, batches, overlay })
-    }
-
-    /// The epoch of the sealed part.
-    pub fn at(&self) -> Epoch {
-        self.at
-    }
-
-    /// Rows with these keys (encoded by the collection's key codec; keyed tables only): the rows found, and for each key its row in them.
-    pub fn get(&self, keys: &EncodedRows) -> Result<(RecordBatch, Vec<Option<u32>>)> {
-        let (sealed, mut found) = self.collection.get(self.at, keys)?;
-        let Overlay::ByKey(overlay) = &self.overlay else { return Ok((sealed, found)) };
-        if overlay.is_empty() {
+    /// Rows with these keys (encoded by the collection's key codec; keyed tables only), everything appended so far included: the rows found, and
+    /// for each key its row in them.
+    pub fn lookup(&self, keys: &EncodedRows) -> Result<(RecordBatch, Vec<Option<u32>>)> {
+        let open = self.open.lock();
+        let (sealed, mut found) = self.collection.get(self.collection.upper(), keys)?;
+        if open.newest.is_empty() && open.layers.is_empty() {
             return Ok((sealed, found));
         }
         let mut parts = vec![sealed];
         let mut next = parts[0].num_rows() as u32;
         for (number, key) in keys.iter().enumerate() {
-            match overlay.get(key) {
+            match open.state(key).map(|state| &state.row) {
                 Some(Some((batch, row))) => {
-                    parts.push(self.batches[*batch].slice(*row, 1));
+                    parts.push(batch.slice(*row, 1));
                     found[number] = Some(next);
                     next += 1;
                 }
@@ -179,26 +171,177 @@ impl Acknowledged {
         Ok((concat_batches(&schema, &parts)?, found))
     }
 
-    /// All rows, in pieces.
-    pub fn scan(&self) -> Result<impl Iterator<Item = Result<RecordBatch>> + Send + '_> {
-        let sealed = self.collection.scan(self.at, ScanRequest { batch_rows: 8192, ..ScanRequest::default() })?;
-        let mut removed: HashMap<&[u8], i64> = match &self.overlay {
-            Overlay::ByRow(rows) => {
-                rows.iter().filter(|(_, (count, _))| *count < 0).map(|(row, (count, _))| (row.as_ref(), -count)).collect()
-            }
-            Overlay::ByKey(_) => HashMap::new(),
-        };
-        let base = sealed.map(move |step| self.without_overridden(step?.batch, &mut removed));
-        Ok(base.chain(self.added().into_iter().map(Ok)))
+    /// The state that includes everything appended so far.
+    pub fn acknowledged(&self) -> Result<Acknowledged> {
+        let open = self.open.lock();
+        let at = self.collection.upper();
+        if key_columns(&self.collection).is_some() {
+            let overlay = Overlay::ByKey(open.all_states());
+            return Ok(Acknowledged { collection: self.collection.clone(), at, batches: Vec::new(), overlay });
+        }
+        let pending: Vec<SignedBatch> = open.pending.iter().filter(|p| p.epoch > at).flat_map(|p| p.batches.iter().cloned()).collect();
+        drop(open);
+        Acknowledged::of_rows(self.collection.clone(), at, pending)
     }
 
-    fn without_overridden(&self, batch: RecordBatch, removed: &mut HashMap<&[u8], i64>) -> Result<RecordBatch> {
+    /// Does what an append needs that takes time.
+    pub(super) fn prepare(&self, batches: Vec<SignedBatch>) -> Result<Prepared> {
+        let mut states = Vec::new();
+        if let Some(columns) = key_columns(&self.collection) {
+            for signed in &batches {
+                let keys = encode_keys(&self.collection, &signed.batch, Some(columns))?;
+                states.extend(keys.iter().enumerate().map(|(row, key)| {
+                    let present = signed.sign(row) > 0;
+                    (Box::from(key), present.then(|| (signed.batch.clone(), row)))
+                }));
+            }
+        }
+        Ok(Prepared { batches, states })
+    }
+
+    pub(super) fn append(&self, transaction: u64, epoch: Epoch, prepared: Prepared) {
+        let mut open = self.open.lock();
+        self.last_appended.fetch_max(epoch.0, Ordering::AcqRel);
+        let version = self.version.fetch_add(1, Ordering::AcqRel) + 1;
+        open.enter(transaction, epoch, version, prepared.states);
+        open.pending.push_back(Pending { transaction, version, epoch, batches: prepared.batches });
+    }
+
+    pub(super) fn has_pending(&self) -> bool {
+        !self.open.lock().pending.is_empty()
+    }
+
+    /// The log refused the transaction: it never happened.
+    pub(super) fn withdraw(&self, transaction: u64) {
+        let mut open = self.open.lock();
+        open.layers.retain(|layer| layer.transaction != transaction);
+        let Some(place) = open.pending.iter().position(|pending| pending.transaction == transaction) else { return };
+        open.pending.remove(place);
+        // What it overwrote is entered again, in order.
+        let small: Vec<(u64, u64, Epoch, Vec<SignedBatch>)> = open
+            .pending
+            .iter()
+            .filter(|pending| open.layers.iter().all(|layer| layer.transaction != pending.transaction))
+            .map(|pending| (pending.transaction, pending.version, pending.epoch, pending.batches.clone()))
+            .collect();
+        open.newest.clear();
+        for (transaction, version, epoch, batches) in small {
+            if let Ok(prepared) = self.prepare(batches) {
+                open.enter(transaction, epoch, version, prepared.states);
+            }
+        }
+    }
+
+    pub(super) fn acknowledge(&self, epoch: Epoch) {
+        self.last_acknowledged.fetch_max(epoch.0, Ordering::AcqRel);
+    }
+
+    /// Publishes an epoch.
+    pub(super) fn seal(&self, epoch: Epoch) -> Result<()> {
+        let batches: Vec<SignedBatch> = {
+            let open = self.open.lock();
+            open.pending.iter().filter(|p| p.epoch <= epoch).flat_map(|p| p.batches.iter().cloned()).collect()
+        };
+        if batches.is_empty() {
+            self.collection.advance(epoch);
+            return Ok(());
+        }
+        self.collection.seal(epoch, batches, None)?;
+        let mut open = self.open.lock();
+        open.pending.retain(|pending| pending.epoch > epoch);
+        open.layers.retain(|layer| layer.epoch > epoch);
+        // A key whose newest change is sealed is found in the collection.
+        if open.pending.is_empty() {
+            open.newest.clear();
+        } else {
+            open.newest.retain(|_, state| state.epoch > epoch);
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    /// Enters the key states of a transaction.
+    fn enter(&mut self, transaction: u64, epoch: Epoch, version: u64, states: Vec<(Box<[u8]>, Option<(RecordBatch, usize)>)>) {
+        let large = states.len() >= LAYER_KEYS;
+        let states = states.into_iter().map(|(key, row)| (key, KeyState { version, epoch, row }));
+        if large {
+            self.layers.push(Layer { transaction, epoch, states: Arc::new(states.collect()) });
+        } else {
+            self.newest.extend(states);
+        }
+    }
+
+    /// The newest state of a key.
+    fn state(&self, key: &[u8]) -> Option<&KeyState> {
+        let layered = self.layers.iter().filter_map(|layer| layer.states.get(key));
+        layered.chain(self.newest.get(key)).max_by_key(|state| state.version)
+    }
+
+    fn all_states(&self) -> KeyStates {
+        let mut all = self.newest.clone();
+        for (key, state) in self.layers.iter().flat_map(|layer| layer.states.iter()) {
+            if all.get(key).is_none_or(|known| known.version < state.version) {
+                all.insert(key.clone(), state.clone());
+            }
+        }
+        all
+    }
+}
+
+fn key_columns(collection: &Collection) -> Option<&[usize]> {
+    match collection.key() {
+        CollectionKey::Columns(columns) => Some(columns),
+        CollectionKey::WholeRow | CollectionKey::AppendOnly => None,
+    }
+}
+
+impl Acknowledged {
+    fn of_rows(collection: Arc<Collection>, at: Epoch, open: Vec<SignedBatch>) -> Result<Self> {
+        let mut by_row: HashMap<Box<[u8]>, (i64, (usize, usize))> = HashMap::new();
+        let mut batches = Vec::with_capacity(open.len());
+        for (number, signed) in open.into_iter().enumerate() {
+            let rows = encode_keys(&collection, &signed.batch, None)?;
+            for (row, key) in rows.iter().enumerate() {
+                by_row.entry(key.into()).or_insert((0, (number, row))).0 += i64::from(signed.sign(row));
+            }
+            batches.push(signed.batch);
+        }
+        Ok(Self { collection, at, batches, overlay: Overlay::ByRow(by_row) })
+    }
+
+    /// The epoch of the sealed part.
+    pub fn at(&self) -> Epoch {
+        self.at
+    }
+
+    /// About how many rows there are.
+    pub fn row_estimate(&self) -> u64 {
+        self.collection.row_estimate() + self.batches.iter().map(|batch| batch.num_rows() as u64).sum::<u64>()
+    }
+
+    /// The rows, in pieces. Of what is sealed only keys in the range; of what is open everything, since it is little.
+    pub fn scan(
+        self: Arc<Self>,
+        key_range: Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)>,
+    ) -> Result<impl Iterator<Item = Result<RecordBatch>> + Send + 'static> {
+        let request = ScanRequest { key_range, batch_rows: BATCH_ROWS, ..ScanRequest::default() };
+        let sealed = self.collection.scan(self.at, request)?;
+        let mut removed: HashMap<Box<[u8]>, i64> = match &self.overlay {
+            Overlay::ByRow(rows) => rows.iter().filter(|(_, (count, _))| *count < 0).map(|(row, (count, _))| (row.clone(), -count)).collect(),
+            Overlay::ByKey(_) => HashMap::new(),
+        };
+        let added = self.added()?;
+        let base = sealed.map(move |step| self.without_overridden(step?.batch, &mut removed));
+        Ok(base.chain(added.into_iter().map(Ok)))
+    }
+
+    fn without_overridden(&self, batch: RecordBatch, removed: &mut HashMap<Box<[u8]>, i64>) -> Result<RecordBatch> {
         let keep: Vec<bool> = match &self.overlay {
             Overlay::ByKey(overlay) if overlay.is_empty() => return Ok(batch),
             Overlay::ByRow(_) if removed.is_empty() => return Ok(batch),
             Overlay::ByKey(overlay) => {
-                let CollectionKey::Columns(columns) = self.collection.key() else { return Ok(batch) };
-                let keys = encode_keys(&self.collection, &batch, Some(columns))?;
+                let keys = encode_keys(&self.collection, &batch, key_columns(&self.collection))?;
                 keys.iter().map(|key| !overlay.contains_key(key)).collect()
             }
             Overlay::ByRow(_) => {
@@ -218,25 +361,33 @@ impl Acknowledged {
     }
 
     /// Rows that stand only in the open epoch.
-    fn added(&self) -> Vec<RecordBatch> {
-        let mut places: Vec<(usize, u64)> = match &self.overlay {
-            Overlay::ByKey(overlay) => overlay.values().flatten().map(|(batch, row)| (*batch, *row as u64)).collect(),
-            Overlay::ByRow(rows) => rows
-                .values()
-                .filter(|(count, _)| *count > 0)
-                .flat_map(|(count, (batch, row))| std::iter::repeat_n((*batch, *row as u64), usize::try_from(*count).unwrap_or(0)))
-                .collect(),
+    fn added(&self) -> Result<Vec<RecordBatch>> {
+        let rows = match &self.overlay {
+            Overlay::ByKey(overlay) => {
+                // In key order, whatever the order of the map.
+                let mut present: Vec<_> = overlay.iter().filter_map(|(key, state)| state.row.as_ref().map(|row| (key, row))).collect();
+                present.sort_unstable_by_key(|(key, _)| *key);
+                let parts: Vec<RecordBatch> = present.into_iter().map(|(_, (batch, row))| batch.slice(*row, 1)).collect();
+                let Some(first) = parts.first() else { return Ok(Vec::new()) };
+                return Ok(vec![concat_batches(&first.schema(), &parts)?]);
+            }
+            Overlay::ByRow(rows) => rows,
         };
+        let mut places: Vec<(usize, u64)> = rows
+            .values()
+            .filter(|(count, _)| *count > 0)
+            .flat_map(|(count, (batch, row))| std::iter::repeat_n((*batch, *row as u64), usize::try_from(*count).unwrap_or(0)))
+            .collect();
         // In the order of arrival, whatever the order of the map.
         places.sort_unstable();
         let mut added = Vec::new();
         for (number, batch) in self.batches.iter().enumerate() {
             let rows: Vec<u64> = places.iter().filter(|(at, _)| *at == number).map(|(_, row)| *row).collect();
             if !rows.is_empty() {
-                added.push(take_record_batch(batch, &UInt64Array::from(rows)).expect("rows stand in the batch"));
+                added.push(take_record_batch(batch, &UInt64Array::from(rows))?);
             }
         }
-        added
+        Ok(added)
     }
 }
 

@@ -65,6 +65,9 @@ const fn preset(name: &'static str, default: &'static str, is_reported: bool, de
 const LEVELS: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
 const MESSAGE_LEVELS: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error", "info"];
 
+/// Who owns everything that exists.
+pub(crate) const OWNER_NAME: &str = "millpond";
+
 /// The version clients are told: that of the Postgres whose behaviour is followed.
 pub(crate) const SERVER_VERSION: &str = "15.0";
 

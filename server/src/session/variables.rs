@@ -43,13 +43,19 @@ impl Variables {
         let mut variables =
             Self { start: empty.clone(), session: empty.clone(), local: empty, at_begin: None, generation: 0, changed: Vec::new() };
         for (name, value) in requested {
-            if settings::find(name).is_some_and(|setting| !setting.read_only) {
-                variables.set(name, value, false)?;
-            }
+            variables.set_at_start(name, value)?;
         }
-        variables.start = variables.session.clone();
-        variables.changed.clear();
         Ok(variables)
+    }
+
+    /// Takes a setting that the client asked for at its start; unknown ones are ignored.
+    pub(crate) fn set_at_start(&mut self, name: &str, value: &str) -> Result<()> {
+        if settings::find(name).is_some_and(|setting| !setting.read_only) {
+            self.set(name, value, false)?;
+            self.start = self.session.clone();
+            self.changed.clear();
+        }
+        Ok(())
     }
 
     /// Gives a value to a setting that users cannot set.

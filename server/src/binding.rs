@@ -1,0 +1,145 @@
+//! What the planner is told about the session when a statement is bound.
+
+use std::sync::Arc;
+
+use datafusion::{
+    common::config::ConfigOptions,
+    logical_expr::{LogicalPlan, TableSource},
+};
+use millpond_planner::{
+    bind::{self, BindContext, Bound},
+    catalog::{
+        Catalog, Object, ObjectBody,
+        name::quoted,
+        object::{QuerySettings, Sink, SinkInput},
+    },
+    parse::ParsedStatement,
+    pg_text::TextSettings,
+    types::SqlType,
+};
+
+use crate::{
+    error::{Result, SqlError},
+    relation::system::SystemSource,
+    session::{
+        Session,
+        settings::{OWNER_NAME, SERVER_VERSION},
+        text,
+        variables::Variables,
+    },
+    system_tables::registry::SystemRelations,
+};
+
+/// System relations and settings by name, for the planner.
+struct SystemNames {
+    relations: Arc<SystemRelations>,
+    /// Those of a session; what is stored has none.
+    variables: Option<Variables>,
+    process_id: i32,
+}
+
+impl bind::SystemRelations for SystemNames {
+    fn relation(&self, schema: &str, name: &str) -> Option<Arc<dyn TableSource>> {
+        let relation = self.relations.find(schema, name)?;
+        let (schema_name, name, schema) = (relation.schema_name, relation.name.clone(), relation.schema.clone());
+        Some(Arc::new(SystemSource { schema_name, name, schema }))
+    }
+
+    fn oid(&self, schema: &str, name: &str) -> Option<i32> {
+        self.relations.find(schema, name).map(|relation| relation.oid)
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        if name == "backend_pid" {
+            return Some(self.process_id.to_string());
+        }
+        self.variables.as_ref().and_then(|variables| variables.get(name))
+    }
+}
+
+/// What a session's statements are bound in.
+pub(crate) struct SessionNames {
+    search_path: Vec<String>,
+    text: TextSettings,
+    user: String,
+    database: String,
+    system: SystemNames,
+}
+
+impl SessionNames {
+    /// Of a session as it is now.
+    pub(crate) fn of(session: &Session) -> Self {
+        Self {
+            search_path: session.search_path(),
+            text: session.text_settings(),
+            user: session.info().user.clone(),
+            database: session.info().database.clone(),
+            system: SystemNames {
+                relations: session.server.system.clone(),
+                variables: Some(session.variables.clone()),
+                process_id: session.info().process_id,
+            },
+        }
+    }
+
+    /// Calls `bind` with the names and a catalog.
+    pub(crate) fn with<T>(&self, catalog: &Catalog, parameters: &[Option<SqlType>], bind: impl FnOnce(&BindContext<'_>) -> T) -> T {
+        bind(&BindContext {
+            catalog,
+            search_path: &self.search_path,
+            text: &self.text,
+            user: &self.user,
+            database: &self.database,
+            server_version: SERVER_VERSION,
+            system: &self.system,
+            parameter_types: parameters,
+        })
+    }
+}
+
+/// Binds a statement of the session.
+pub(crate) fn bind(session: &Session, catalog: &Catalog, parsed: &ParsedStatement, parameters: &[Option<SqlType>]) -> Result<Bound> {
+    Ok(SessionNames::of(session).with(catalog, parameters, |context| bind::bind(parsed, context))?)
+}
+
+/// Calls `bind` for something that is stored, outside of any session.
+pub(crate) fn with_stored<T>(
+    system: &Arc<SystemRelations>,
+    catalog: &Catalog,
+    text: TextSettings,
+    bind: impl FnOnce(&BindContext<'_>) -> T,
+) -> T {
+    let names = SessionNames {
+        search_path: Vec::new(),
+        text,
+        user: OWNER_NAME.to_owned(),
+        database: millpond_planner::catalog::DATABASE.to_owned(),
+        system: SystemNames { relations: system.clone(), variables: None, process_id: 0 },
+    };
+    names.with(catalog, &[], bind)
+}
+
+/// Binds the stored query of a materialized view or sink under the settings it was created with.
+pub(crate) fn bind_stored_query(
+    system: &Arc<SystemRelations>,
+    catalog: &Catalog,
+    object: &Object,
+    settings: &QuerySettings,
+) -> Result<LogicalPlan> {
+    let definition = match &object.body {
+        ObjectBody::Sink(Sink { input: SinkInput::Relation(id), .. }) => {
+            let relation = catalog.get(*id).ok_or_else(|| SqlError::internal("the relation of a sink has gone"))?;
+            format!("SELECT * FROM {}.{}", quoted(catalog.schema_name(relation)), quoted(&relation.name))
+        }
+        _ => object.definition().ok_or_else(|| SqlError::internal("an object without a query"))?.to_owned(),
+    };
+    let bind = |context: &BindContext<'_>| bind::bind_stored_query(&definition, settings, context);
+    Ok(with_stored(system, catalog, text::of_settings(settings)?, bind)?.plan)
+}
+
+/// DataFusion's options for expressions of a stored query.
+pub(crate) fn config_of(settings: &QuerySettings) -> Result<Arc<ConfigOptions>> {
+    let mut options = ConfigOptions::new();
+    options.execution.time_zone = Some(settings.time_zone.clone());
+    Ok(Arc::new(options))
+}

@@ -1,0 +1,306 @@
+//! From objects of the catalog to what runs in the engine, at creation and after a restart.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use arrow::datatypes::SchemaRef;
+use futures::FutureExt;
+use millpond_engine::{
+    coordinator::sources::SourceSettings,
+    engine::{TableSpec, state_backend},
+    graph::CollectionKeySpec,
+    job::{
+        spec::{JobKind, JobOptions, JobSpec, SinkFactory},
+        status::JobHandle,
+    },
+    sink::{SinkConnector, SinkOptions, SinkSpec, open_sink},
+    source::{self, SourceOptions, SourceSpec},
+};
+use millpond_planner::{
+    catalog::{
+        Catalog, Object, ObjectBody,
+        object::{LateRows, Sink, Source},
+    },
+    relation_source::RelationKind,
+    stream::{Root, StreamPlan, StreamRelation, StreamRelations, ViewOptions, plan_view},
+};
+use millpond_storage::collection::{CollectionKey, CollectionSpec};
+use parking_lot::RwLock;
+
+use crate::{
+    binding,
+    error::{Result, SqlError},
+    session::settings,
+    state::ServerState,
+};
+
+/// What plans have told about running views, and why jobs do not run.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    views: RwLock<BTreeMap<u64, ViewInfo>>,
+    broken: RwLock<BTreeMap<u64, String>>,
+}
+
+/// What a view on a view may rely on.
+#[derive(Clone, Debug)]
+pub(crate) struct ViewInfo {
+    /// How its rows are identified.
+    pub(crate) key: CollectionKeySpec,
+    append_only: bool,
+    watermark_column: Option<usize>,
+    late_rows_diverted: bool,
+}
+
+impl Jobs {
+    /// What is known of a view.
+    pub(crate) fn view(&self, id: u64) -> Option<ViewInfo> {
+        self.views.read().get(&id).cloned()
+    }
+
+    /// Objects that could not be started again, with the reason.
+    pub(crate) fn broken(&self) -> BTreeMap<u64, String> {
+        self.broken.read().clone()
+    }
+
+    /// Forgets an object.
+    pub(crate) fn forget(&self, id: u64) {
+        self.views.write().remove(&id);
+        self.broken.write().remove(&id);
+    }
+}
+
+/// Relations as the stream planner asks for them.
+pub(crate) struct KnownRelations<'a> {
+    catalog: &'a Catalog,
+    jobs: &'a Jobs,
+}
+
+impl<'a> KnownRelations<'a> {
+    /// Of a catalog, with what plans have told.
+    pub(crate) fn new(catalog: &'a Catalog, jobs: &'a Jobs) -> Self {
+        Self { catalog, jobs }
+    }
+}
+
+impl StreamRelations for KnownRelations<'_> {
+    fn relation(&self, id: u64) -> Option<StreamRelation> {
+        let object = self.catalog.get(id)?;
+        let (name, schema) = (object.name.clone(), object.arrow_schema());
+        match &object.body {
+            ObjectBody::Table(table) => Some(StreamRelation {
+                name,
+                kind: RelationKind::Collection,
+                schema,
+                append_only: table.append_only,
+                stream_key: table.primary_key.as_ref().map(|key| key.columns.clone()),
+                watermark_column: table.watermark.map(|watermark| watermark.column),
+                late_rows_diverted: table.watermark.is_some() && table.late_rows == LateRows::Divert,
+            }),
+            ObjectBody::Source(source) => Some(StreamRelation {
+                name,
+                kind: RelationKind::Source,
+                schema,
+                append_only: true,
+                stream_key: None,
+                watermark_column: source.watermark.map(|watermark| watermark.column),
+                late_rows_diverted: source.watermark.is_some() && source.late_rows == LateRows::Divert,
+            }),
+            ObjectBody::MaterializedView(_) => {
+                let info = self.jobs.view(id)?;
+                Some(StreamRelation {
+                    name,
+                    kind: RelationKind::Collection,
+                    schema,
+                    append_only: info.append_only,
+                    stream_key: if let CollectionKeySpec::Columns(key) = &info.key { Some(key.clone()) } else { None },
+                    watermark_column: info.watermark_column,
+                    late_rows_diverted: info.late_rows_diverted,
+                })
+            }
+            ObjectBody::Schema | ObjectBody::View(_) | ObjectBody::Sink(_) | ObjectBody::Index(_) => None,
+        }
+    }
+}
+
+/// Registers a table.
+pub(crate) fn create_table(state: &ServerState, object: &Object) -> Result<()> {
+    let Some(table) = object.table() else { return Err(SqlError::internal("a table is expected")) };
+    state.engine.create_table(TableSpec {
+        id: object.id,
+        name: object.name.clone(),
+        schema: object.arrow_schema(),
+        primary_key: table.primary_key.as_ref().map(|key| key.columns.clone()),
+        append_only: table.append_only,
+    })?;
+    Ok(())
+}
+
+/// The checked specification of a source.
+pub(crate) fn source_spec(name: &str, source: &Source, schema: Option<SchemaRef>) -> Result<SourceSpec> {
+    let watermark = source.watermark.map(|watermark| source::WatermarkSpec { column: watermark.column, delay: watermark.delay_us });
+    Ok(SourceSpec::new(name, &source_options(source), schema, watermark)?)
+}
+
+/// The options of a source as connectors take them.
+pub(crate) fn source_options(source: &Source) -> SourceOptions {
+    SourceOptions { with: source.options.iter().map(|(key, value)| (key.clone(), value.clone())).collect(), format: None }
+}
+
+/// Registers a source.
+pub(crate) async fn create_source(state: &ServerState, object: &Object) -> Result<()> {
+    let ObjectBody::Source(source) = &object.body else { return Err(SqlError::internal("a source is expected")) };
+    let spec = source_spec(&object.name, source, Some(object.arrow_schema()))?;
+    let settings =
+        SourceSettings { watermark: spec.watermark, late_rows: spec.late_rows, fail_on_bad_rows: spec.bad_rows == source::BadRows::Fail };
+    let opened = source::open_source(&spec).await?;
+    state.engine.create_source(object.id, &object.name, opened, settings).await?;
+    Ok(())
+}
+
+/// Plans the job of a materialized view or sink.
+pub(crate) fn plan(state: &ServerState, catalog: &Catalog, object: &Object) -> Result<StreamPlan> {
+    let (emit_on_window_close, query_settings, root) = match &object.body {
+        ObjectBody::MaterializedView(view) => (view.emit_on_window_close, &view.settings, Root::Collection { id: object.id }),
+        ObjectBody::Sink(sink) => {
+            let root = if is_blackhole(sink) { Root::Discard } else { Root::Collection { id: object.id } };
+            (sink.emit_on_window_close, &sink.settings, root)
+        }
+        _ => return Err(SqlError::internal("only views and sinks have jobs")),
+    };
+    let bound = binding::bind_stored_query(&state.system, catalog, object, query_settings)?;
+    let options = ViewOptions { emit_on_window_close, root, config: binding::config_of(query_settings)? };
+    Ok(plan_view(&bound, &KnownRelations::new(catalog, &state.jobs), &options)?)
+}
+
+fn is_blackhole(sink: &Sink) -> bool {
+    sink.options.get("connector").is_some_and(|connector| connector.eq_ignore_ascii_case("blackhole"))
+}
+
+/// Starts a job that was planned.
+pub(crate) fn start(state: &ServerState, object: &Object, plan: StreamPlan) -> Result<Arc<JobHandle>> {
+    let (kind, options) = match &object.body {
+        ObjectBody::MaterializedView(view) => (JobKind::View, &view.options),
+        ObjectBody::Sink(sink) => (JobKind::Sink, &sink.options),
+        _ => return Err(SqlError::internal("only views and sinks have jobs")),
+    };
+    let options = job_options(state, options)?;
+    let sink = match &object.body {
+        ObjectBody::Sink(sink) if !is_blackhole(sink) => Some(sink_factory(&object.name, sink, &plan)?),
+        _ => None,
+    };
+    let keeps = kind == JobKind::View || sink.is_some();
+    let collection = keeps.then(|| CollectionSpec {
+        id: object.id,
+        schema: plan.schema.clone(),
+        key: collection_key(&plan.key),
+        directory: state.config.data_dir.join("collections"),
+        durable_deltas: true,
+    });
+    let info = ViewInfo {
+        key: plan.key.clone(),
+        append_only: plan.append_only,
+        watermark_column: plan.watermark_columns.first().copied(),
+        late_rows_diverted: plan.late_rows_diverted,
+    };
+    let job =
+        state.engine.start_job(JobSpec { id: object.id, name: object.name.clone(), kind, graph: plan.graph, collection, sink, options })?;
+    state.jobs.views.write().insert(object.id, info);
+    Ok(job)
+}
+
+fn collection_key(key: &CollectionKeySpec) -> CollectionKey {
+    match key {
+        CollectionKeySpec::Columns(columns) => CollectionKey::Columns(columns.clone()),
+        CollectionKeySpec::WholeRow => CollectionKey::WholeRow,
+        CollectionKeySpec::AppendOnly => CollectionKey::AppendOnly,
+    }
+}
+
+fn sink_factory(name: &str, sink: &Sink, plan: &StreamPlan) -> Result<SinkFactory> {
+    let spec = sink_spec(name, sink, &plan.schema, plan.append_only)?;
+    Ok(Arc::new(move || {
+        let spec = spec.clone();
+        async move { Ok(open_sink(&spec)) }.boxed()
+    }))
+}
+
+/// The checked specification of a sink; `blackhole` has none to check beyond its name.
+pub(crate) fn sink_spec(name: &str, sink: &Sink, schema: &SchemaRef, append_only: bool) -> Result<SinkSpec> {
+    let with = sink.options.iter().filter(|(key, _)| !JOB_OPTIONS.contains(&key.as_str()));
+    let options = SinkOptions { with: with.map(|(key, value)| (key.clone(), value.clone())).collect(), format: None };
+    let spec = SinkSpec::new(name, &options, schema, append_only)?;
+    debug_assert!(!matches!(spec.connector, SinkConnector::Blackhole) || is_blackhole(sink));
+    Ok(spec)
+}
+
+/// Options that are the job's, not the connector's.
+const JOB_OPTIONS: [&str; 4] = ["parallelism", "checkpoint_interval", "state_backend", "background"];
+
+/// Most subtasks a fragment may have.
+const PARALLELISM_LIMIT: usize = 64;
+
+fn job_options(state: &ServerState, options: &BTreeMap<String, String>) -> Result<JobOptions> {
+    let invalid = |name: &str, value: &str| SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""));
+    let parallelism = match options.get("parallelism") {
+        None => state.config.parallelism,
+        Some(text) => {
+            text.parse().ok().filter(|count| (1..=PARALLELISM_LIMIT).contains(count)).ok_or_else(|| invalid("parallelism", text))?
+        }
+    };
+    let checkpoint_interval = match options.get("checkpoint_interval") {
+        None => state.config.checkpoint_interval,
+        Some(text) => settings::parse_millis(text)
+            .filter(|millis| *millis > 0)
+            .map(Duration::from_millis)
+            .ok_or_else(|| invalid("checkpoint_interval", text))?,
+    };
+    let state_backend = state_backend(options.get("state_backend").unwrap_or(&state.config.state_backend))?;
+    Ok(JobOptions { parallelism, checkpoint_interval, state_backend })
+}
+
+/// Checks the options of a materialized view.
+///
+/// # Errors
+/// 22023 for a name or value that means nothing.
+pub(crate) fn check_view_options(state: &ServerState, options: &BTreeMap<String, String>) -> Result<()> {
+    if let Some(unknown) = options.keys().find(|name| !JOB_OPTIONS.contains(&name.as_str())) {
+        return Err(SqlError::new("22023", format!("unrecognized parameter \"{unknown}\""))
+            .with_hint(format!("Available parameters: {}.", JOB_OPTIONS.join(", "))));
+    }
+    job_options(state, options).map(|_| ())
+}
+
+/// Whether CREATE is to return at once.
+pub(crate) fn in_background(options: &BTreeMap<String, String>) -> bool {
+    options.get("background").and_then(|value| settings::parse_bool(value)).unwrap_or(false)
+}
+
+/// After a restart: tables and sources, then the epoch log, then jobs, each in the order of numbers, which is that of creation. What cannot be
+/// started again is named in the log and in `millpond.jobs`; everything else goes on.
+pub(crate) async fn recover(state: &ServerState) -> Result<()> {
+    let catalog = state.catalog.snapshot();
+    for object in catalog.objects().filter(|object| object.table().is_some()) {
+        create_table(state, object)?;
+    }
+    for object in catalog.objects() {
+        if matches!(object.body, ObjectBody::Source(_))
+            && let Err(error) = create_source(state, object).await
+        {
+            broken(state, object, &error);
+        }
+    }
+    state.engine.recover().await?;
+    for object in catalog.objects() {
+        if matches!(object.body, ObjectBody::MaterializedView(_) | ObjectBody::Sink(_))
+            && let Err(error) = plan(state, &catalog, object).and_then(|plan| start(state, object, plan))
+        {
+            broken(state, object, &error);
+        }
+    }
+    state.engine.start_maintenance();
+    Ok(())
+}
+
+fn broken(state: &ServerState, object: &Object, error: &SqlError) {
+    tracing::error!(object = %object.name, %error, "could not be started again");
+    state.jobs.broken.write().insert(object.id, error.message.clone());
+}

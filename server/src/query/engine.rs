@@ -1,0 +1,76 @@
+//! DataFusion's planning and execution, set up once.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use datafusion::{
+    execution::{TaskContext, context::SessionState},
+    logical_expr::LogicalPlan,
+    physical_plan::{ExecutionPlan, SendableRecordBatchStream, display::DisplayableExecutionPlan, displayable, execute_stream},
+};
+use millpond_planner::functions::session::{session_config, session_state};
+
+use crate::{batch::BatchRuntime, error::Result, relation::contents::BATCH_ROWS};
+
+/// Queries over fewer rows than this run on one thread.
+const SMALL_ROWS: u64 = 50_000;
+
+/// Plans queries.
+pub(crate) struct QueryEngine {
+    small: SessionState,
+    large: SessionState,
+}
+
+/// A query that is ready to run.
+pub(crate) struct Query {
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+}
+
+impl QueryEngine {
+    /// Sets up planning for the threads and memory of `batch`.
+    pub(crate) fn new(batch: &BatchRuntime) -> Self {
+        let state = |threads: usize| {
+            let config = session_config().with_batch_size(BATCH_ROWS).with_target_partitions(threads);
+            session_state(config, batch.environment(), Vec::new())
+        };
+        Self { small: state(1), large: state(batch.threads()) }
+    }
+
+    /// Optimizes a resolved plan over about so many rows and plans how to run it. `now_us` is the time of its transaction; `spills` avoids
+    /// operators that must keep everything in memory.
+    ///
+    /// # Errors
+    /// What the optimizer finds out: constant expressions that fail, and plans that cannot be run.
+    pub(crate) async fn plan(&self, plan: &LogicalPlan, rows: u64, now_us: i64, spills: bool) -> Result<Query> {
+        let mut state = if rows < SMALL_ROWS { self.small.clone() } else { self.large.clone() };
+        state.execution_props_mut().query_execution_start_time = DateTime::<Utc>::from_timestamp_micros(now_us);
+        if spills {
+            state.config_mut().options_mut().optimizer.prefer_hash_join = false;
+        }
+        let plan = state.create_physical_plan(plan).await?;
+        Ok(Query { plan, context: state.task_ctx() })
+    }
+
+    /// Optimizes a plan without planning how to run it.
+    pub(crate) fn optimize(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
+        Ok(self.small.optimize(plan)?)
+    }
+}
+
+impl Query {
+    /// Starts to run. The stream must be polled on the threads for queries.
+    pub(crate) fn execute(&self) -> Result<SendableRecordBatchStream> {
+        Ok(execute_stream(self.plan.clone(), self.context.clone())?)
+    }
+
+    /// The plan as EXPLAIN shows it.
+    pub(crate) fn explain(&self, verbose: bool) -> String {
+        displayable(self.plan.as_ref()).indent(verbose).to_string()
+    }
+
+    /// The same after it has run, with what it took.
+    pub(crate) fn explain_analyzed(&self) -> String {
+        DisplayableExecutionPlan::with_metrics(self.plan.as_ref()).indent(false).to_string()
+    }
+}

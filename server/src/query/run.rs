@@ -1,0 +1,78 @@
+//! Running a resolved plan: planned and executed on the threads for queries, its rows handed over as the client takes them.
+
+use std::{any::Any, sync::Arc};
+
+use arrow::record_batch::RecordBatch;
+use datafusion::{logical_expr::LogicalPlan, physical_plan::SendableRecordBatchStream};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::{
+    answer::BatchStream,
+    error::{Result, SqlError},
+    session::cancel::Cancel,
+    state::ServerState,
+};
+
+/// A query to run.
+pub(crate) struct Run {
+    /// Its plan, every scan resolved.
+    pub(crate) plan: LogicalPlan,
+    /// About how many rows it reads.
+    pub(crate) rows: u64,
+    /// The time of its transaction, microseconds since 1970.
+    pub(crate) now_us: i64,
+    /// What ends it.
+    pub(crate) cancel: Cancel,
+    /// What lives as long as it does.
+    pub(crate) keep: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+/// Runs a query. Errors of planning come here, those of execution in the stream.
+pub(crate) async fn stream(state: &Arc<ServerState>, run: Run) -> Result<BatchStream> {
+    let (server, plan, rows, now_us) = (state.clone(), run.plan, run.rows, run.now_us);
+    let start = async move {
+        let started = start(&server, &plan, rows, now_us, false).await?;
+        let (first, rest) = started;
+        match first {
+            // A hash join keeps one side in memory; sorting both instead spills.
+            Some(Err(error)) if error.sqlstate == "53200" => self::start(&server, &plan, rows, now_us, true).await,
+            first => Ok((first, rest)),
+        }
+    };
+    let (first, rest) = run.cancel.race(state.batch.run(start)).await?;
+    let Some(first) = first else { return Ok(stream::empty().boxed()) };
+    let batches = stream::once(async move { first }).chain(rest.map_err(SqlError::from));
+    Ok(state.batch.stream(batches, run.cancel, run.keep))
+}
+
+type Started = (Option<Result<RecordBatch>>, SendableRecordBatchStream);
+
+async fn start(state: &Arc<ServerState>, plan: &LogicalPlan, rows: u64, now_us: i64, spills: bool) -> Result<Started> {
+    let query = state.queries.plan(plan, rows, now_us, spills).await?;
+    let mut batches = query.execute()?;
+    let first = batches.next().await.map(|batch| batch.map_err(SqlError::from));
+    Ok((first, batches))
+}
+
+/// Runs a query to its end and keeps its rows.
+///
+/// # Errors
+/// 53200 when they do not fit into the memory budget.
+pub(crate) async fn collect(state: &Arc<ServerState>, run: Run) -> Result<Vec<RecordBatch>> {
+    let memory = state.memory.handle("collected rows");
+    let mut batches = stream(state, run).await?;
+    let mut rows = Vec::new();
+    while let Some(batch) = batches.next().await {
+        let batch = batch?;
+        if batch.num_rows() == 0 {
+            continue;
+        }
+        if !memory.try_grow(batch.get_array_memory_size()) {
+            return Err(SqlError::new("53200", "out of memory")
+                .with_detail("The rows of the statement do not fit into the server's memory limit.")
+                .with_hint("Change fewer rows at a time."));
+        }
+        rows.push(batch);
+    }
+    Ok(rows)
+}

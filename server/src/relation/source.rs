@@ -1,0 +1,200 @@
+//! A source as a DataFusion table. A bounded one is read to its end; an unbounded one up to what its splits are bound to, so that a SELECT
+//! sees the rows its views have seen or are about to see. Nothing is diverted as late.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
+use async_trait::async_trait;
+use datafusion::{
+    catalog::{Session, TableProvider},
+    common::{Result, Statistics, tree_node::TreeNodeRecursion},
+    error::DataFusionError,
+    execution::TaskContext,
+    logical_expr::{Expr, TableType},
+    physical_expr::{EquivalenceProperties, PhysicalExpr},
+    physical_plan::{
+        DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, SendableRecordBatchStream,
+        execution_plan::{Boundedness, EmissionType},
+        statistics::StatisticsArgs,
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use futures::{Stream, TryStreamExt, stream};
+use millpond_engine::source::{Offset, ReadOutcome, Source, Split};
+
+use crate::relation::contents::BATCH_ROWS;
+
+/// A source at one moment.
+#[derive(Debug)]
+pub(crate) struct SourceTable {
+    name: String,
+    source: Arc<dyn Source>,
+    /// What each unbounded split is bound to; one that is not named is not read. Bounded splits are read to their end.
+    ends: BTreeMap<String, Offset>,
+}
+
+impl SourceTable {
+    /// The source called `name`, up to `ends`.
+    pub(crate) fn new(name: impl Into<String>, source: Arc<dyn Source>, ends: BTreeMap<String, Offset>) -> Self {
+        Self { name: name.into(), source, ends }
+    }
+}
+
+/// A split and where this query stops reading it.
+#[derive(Clone, Debug)]
+struct Part {
+    split: Split,
+    end: Offset,
+}
+
+#[async_trait]
+impl TableProvider for SourceTable {
+    fn schema(&self) -> SchemaRef {
+        self.source.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let discovery = self.source.discover().await.map_err(external)?;
+        let parts = discovery.splits.into_iter().filter_map(|split| {
+            // With a limit a reader does not pace itself: a bounded split is read at once however slowly its views replay it.
+            let end = match split.bounded {
+                true => split.end.unwrap_or(Offset::MAX),
+                false => *self.ends.get(&split.id)?,
+            };
+            Some(Part { split, end })
+        });
+        let partitions = state.config().target_partitions().max(1);
+        let mut lanes: Vec<Vec<Part>> = Vec::new();
+        for (index, part) in parts.enumerate() {
+            if lanes.len() <= index % partitions {
+                lanes.push(Vec::new());
+            }
+            lanes[index % partitions].push(part);
+        }
+        if lanes.is_empty() {
+            lanes.push(Vec::new());
+        }
+        let schema = self.source.schema();
+        let projection = projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect());
+        let projected = Arc::new(schema.project(&projection)?);
+        Ok(Arc::new(SourceScan::new(self.name.clone(), self.source.clone(), lanes, projection, projected, limit)))
+    }
+}
+
+fn external(error: millpond_engine::error::EngineError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+#[derive(Debug)]
+struct SourceScan {
+    name: String,
+    source: Arc<dyn Source>,
+    lanes: Vec<Vec<Part>>,
+    projection: Vec<usize>,
+    limit: Option<usize>,
+    properties: Arc<PlanProperties>,
+}
+
+impl SourceScan {
+    fn new(
+        name: String,
+        source: Arc<dyn Source>,
+        lanes: Vec<Vec<Part>>,
+        projection: Vec<usize>,
+        schema: SchemaRef,
+        limit: Option<usize>,
+    ) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(lanes.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Self { name, source, lanes, projection, limit, properties: Arc::new(properties) }
+    }
+}
+
+impl DisplayAs for SourceScan {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Source: {}, {} split(s)", self.name, self.lanes.iter().map(Vec::len).sum::<usize>())
+    }
+}
+
+impl ExecutionPlan for SourceScan {
+    fn name(&self) -> &str {
+        "SourceScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(&self, _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let (source, projection) = (self.source.clone(), self.projection.clone());
+        let parts = stream::iter(self.lanes[partition].clone().into_iter().map(Ok::<_, DataFusionError>));
+        let rows = parts.map_ok(move |part| read_part(source.clone(), part, projection.clone())).try_flatten();
+        // A limit is per partition here; whoever asked for it cuts the whole again.
+        let limited = limit_rows(rows, self.limit.unwrap_or(usize::MAX));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), limited)))
+    }
+
+    fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        Ok(Arc::new(Statistics::new_unknown(&self.schema())))
+    }
+}
+
+/// The rows of one split, up to its end. Rows that cannot be decoded are left out, as they are in a view.
+fn read_part(source: Arc<dyn Source>, part: Part, projection: Vec<usize>) -> impl Stream<Item = Result<RecordBatch>> {
+    let state = (source, part, projection, None);
+    stream::try_unfold(state, |(source, part, projection, reader)| async move {
+        let mut reader = match reader {
+            Some(reader) => reader,
+            None => source.open(&part.split, 0, &projection).await.map_err(external)?,
+        };
+        loop {
+            match reader.read(BATCH_ROWS, Some(part.end)).await.map_err(external)? {
+                ReadOutcome::Rows { batch, .. } if batch.num_rows() == 0 => {}
+                ReadOutcome::Rows { batch, .. } => return Ok(Some((batch, (source, part, projection, Some(reader))))),
+                ReadOutcome::Pending { retry_after_us, .. } => {
+                    tokio::time::sleep(std::time::Duration::from_micros(retry_after_us.max(100))).await;
+                }
+                ReadOutcome::AtLimit | ReadOutcome::Finished => return Ok(None),
+            }
+        }
+    })
+}
+
+fn limit_rows(rows: impl Stream<Item = Result<RecordBatch>> + Send, limit: usize) -> impl Stream<Item = Result<RecordBatch>> + Send {
+    let state = (Box::pin(rows), limit);
+    stream::try_unfold(state, |(mut rows, left)| async move {
+        if left == 0 {
+            return Ok(None);
+        }
+        let Some(batch) = rows.try_next().await? else { return Ok(None) };
+        let batch = if batch.num_rows() > left { batch.slice(0, left) } else { batch };
+        let left = left - batch.num_rows();
+        Ok(Some((batch, (rows, left))))
+    })
+}

@@ -1,0 +1,194 @@
+//! Schema `millpond`: what an operator asks about. Jobs and how far they are, checkpoints, sources and what holds their watermark back,
+//! refused rows, backfills, and all relations with their sizes.
+
+use millpond_engine::job::status::JobState;
+use millpond_planner::catalog::{Object, ObjectBody};
+
+use crate::{
+    error::Result,
+    system_tables::{
+        registry::{MakeRows, SystemContext},
+        rows::{Cell, Row},
+    },
+};
+
+/// Number, kind, name and columns of each, and what makes its rows.
+pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
+    (
+        "13101 v jobs: id int8, schema_name text, name text, kind text, state text, epoch int8, lag_ms int8, rows_per_second float8, \
+         rows int8, state_bytes int8, restarts int8, error text",
+        jobs,
+    ),
+    (
+        "13102 v checkpoints: job_id int8, job text, epoch int8, duration_ms float8, bytes int8, log_bytes int8, \
+         materialization_bytes int8, error text",
+        checkpoints,
+    ),
+    (
+        "13103 v sources: source_id int8, source text, split text, split_offset int8, split_end int8, bounded bool, finished bool, idle bool, \
+         watermark timestamptz, source_watermark timestamptz, holds_back_watermark bool, rows int8",
+        sources,
+    ),
+    ("13104 v late_rows: job_id int8, job text, operator text, epoch int8, reason text, row_text text", late_rows),
+    ("13105 v bad_rows: job_id int8, job text, operator text, epoch int8, reason text, row_text text", bad_rows),
+    ("13106 v backfills: job_id int8, job text, state text, rows_read int8, rows_expected int8, progress float8", backfills),
+    (
+        "13107 v relations: id int8, schema_name text, name text, kind text, rows int8, bytes int8, since int8, upper int8, durable int8, \
+         definition text",
+        relations,
+    ),
+];
+
+/// The name of an object as messages show it.
+fn name_of(context: &SystemContext<'_>, id: u64) -> Cell {
+    context.catalog.get(id).map(|object| object.name.clone()).into()
+}
+
+fn jobs(context: &SystemContext<'_>) -> Result<Vec<Row>> {
+    let schema = |id: u64| -> Cell { context.catalog.get(id).map(|object| context.catalog.schema_name(object).to_owned()).into() };
+    let mut rows: Vec<Row> = Vec::new();
+    for job in context.server.engine.jobs() {
+        let is_sink = context.catalog.get(job.id).is_some_and(|object| matches!(object.body, ObjectBody::Sink(_)));
+        rows.push(vec![
+            ("id", job.id.into()),
+            ("schema_name", schema(job.id)),
+            ("name", name_of(context, job.id)),
+            ("kind", if is_sink { "sink" } else { "view" }.into()),
+            ("state", job.state.as_str().into()),
+            ("epoch", job.epoch.0.into()),
+            ("lag_ms", job.lag_ms.into()),
+            ("rows_per_second", job.rows_per_second.into()),
+            ("rows", job.rows.into()),
+            ("state_bytes", job.state_bytes.into()),
+            ("restarts", job.restarts.into()),
+            ("error", job.error.into()),
+        ]);
+    }
+    for table in context.catalog.objects().filter(|object| matches!(object.body, ObjectBody::Table(_))) {
+        let Some(collection) = context.server.engine.collection(table.id) else { continue };
+        rows.push(vec![
+            ("id", table.id.into()),
+            ("schema_name", schema(table.id)),
+            ("name", table.name.as_str().into()),
+            ("kind", "table".into()),
+            ("state", JobState::Running.as_str().into()),
+            ("epoch", collection.upper().0.into()),
+            ("lag_ms", 0.into()),
+            ("rows_per_second", 0.0.into()),
+            ("rows", collection.row_estimate().into()),
+            ("state_bytes", collection.bytes().into()),
+            ("restarts", 0.into()),
+        ]);
+    }
+    Ok(rows)
+}
+
+fn checkpoints(context: &SystemContext<'_>) -> Result<Vec<Row>> {
+    let rows = context.server.engine.checkpoints().into_iter().map(|checkpoint| -> Row {
+        vec![
+            ("job_id", checkpoint.job.into()),
+            ("job", name_of(context, checkpoint.job)),
+            ("epoch", checkpoint.epoch.0.into()),
+            ("duration_ms", (checkpoint.duration_us as f64 / 1000.0).into()),
+            ("bytes", (checkpoint.log_bytes + checkpoint.materialized_bytes).into()),
+            ("log_bytes", checkpoint.log_bytes.into()),
+            ("materialization_bytes", checkpoint.materialized_bytes.into()),
+            ("error", checkpoint.error.into()),
+        ]
+    });
+    Ok(rows.collect())
+}
+
+fn sources(context: &SystemContext<'_>) -> Result<Vec<Row>> {
+    let time = |micros: i64| if matches!(micros, i64::MIN | i64::MAX) { Cell::Null } else { Cell::Time(micros) };
+    let closed = context.server.engine.coordinator().closed().epoch;
+    let mut rows = Vec::new();
+    for object in context.catalog.objects().filter(|object| matches!(object.body, ObjectBody::Source(_))) {
+        let Some(source) = context.server.engine.source(object.id) else { continue };
+        let splits = source.status();
+        // The split that is furthest behind of those that are not idle holds the source's watermark back.
+        let lowest = splits.iter().filter_map(|(_, bound)| bound.filter(|bound| !bound.idle)).map(|bound| bound.watermark_us).min();
+        for (split, bound) in splits {
+            let watermark = bound.map(|bound| bound.watermark_us);
+            let offset = bound.map_or(0, |bound| bound.end);
+            rows.push(vec![
+                ("source_id", object.id.into()),
+                ("source", object.name.as_str().into()),
+                ("split", split.id.into()),
+                ("split_offset", offset.into()),
+                ("split_end", split.end.into()),
+                ("bounded", split.bounded.into()),
+                ("finished", (split.bounded && (source.finished().is_some() || split.end.is_some_and(|end| offset >= end))).into()),
+                ("idle", bound.is_some_and(|bound| bound.idle).into()),
+                ("watermark", watermark.map_or(Cell::Null, time)),
+                ("source_watermark", source.watermark_at(closed).map_or(Cell::Null, time)),
+                ("holds_back_watermark", (watermark.is_some() && watermark == lowest && bound.is_some_and(|bound| !bound.idle)).into()),
+                ("rows", source.rows().into()),
+            ]);
+        }
+    }
+    Ok(rows)
+}
+
+fn refused(context: &SystemContext<'_>, refused: Vec<millpond_engine::side::SideRow>) -> Vec<Row> {
+    let row = |refused: millpond_engine::side::SideRow| -> Row {
+        vec![
+            ("job_id", refused.job.into()),
+            ("job", name_of(context, refused.job)),
+            ("operator", refused.operator.into()),
+            ("epoch", refused.epoch.0.into()),
+            ("reason", refused.reason.into()),
+            ("row_text", refused.row.into()),
+        ]
+    };
+    refused.into_iter().map(row).collect()
+}
+
+fn late_rows(context: &SystemContext<'_>) -> Result<Vec<Row>> {
+    Ok(refused(context, context.server.engine.late_rows()))
+}
+
+fn bad_rows(context: &SystemContext<'_>) -> Result<Vec<Row>> {
+    Ok(refused(context, context.server.engine.bad_rows()))
+}
+
+fn backfills(context: &SystemContext<'_>) -> Result<Vec<Row>> {
+    let jobs = context.server.engine.jobs().into_iter().filter(|job| job.backfill.1 > 0 || job.state == JobState::Backfilling);
+    let rows = jobs.map(|job| -> Row {
+        let (read, expected) = job.backfill;
+        let progress = if job.state == JobState::Backfilling { read as f64 / expected.max(read).max(1) as f64 } else { 1.0 };
+        vec![
+            ("job_id", job.id.into()),
+            ("job", name_of(context, job.id)),
+            ("state", if job.state == JobState::Backfilling { "running" } else { "done" }.into()),
+            ("rows_read", read.into()),
+            ("rows_expected", expected.into()),
+            ("progress", progress.into()),
+        ]
+    });
+    Ok(rows.collect())
+}
+
+fn relations(context: &SystemContext<'_>) -> Result<Vec<Row>> {
+    let row = |object: &std::sync::Arc<Object>| -> Row {
+        let mut row: Row = vec![
+            ("id", object.id.into()),
+            ("schema_name", context.catalog.schema_name(object).into()),
+            ("name", object.name.as_str().into()),
+            ("kind", object.kind().noun().into()),
+            ("definition", object.sql.as_str().into()),
+        ];
+        if let Some(collection) = context.server.engine.collection(object.id) {
+            row.extend([
+                ("rows", Cell::from(collection.row_estimate())),
+                ("bytes", collection.bytes().into()),
+                ("since", collection.since().0.into()),
+                ("upper", collection.upper().0.into()),
+                ("durable", collection.durable().0.into()),
+            ]);
+        }
+        row
+    };
+    let shown = context.catalog.objects().filter(|object| !matches!(object.body, ObjectBody::Schema));
+    Ok(shown.map(row).collect())
+}
