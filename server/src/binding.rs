@@ -25,22 +25,35 @@ use crate::{
         Session,
         settings::{OWNER_NAME, SERVER_VERSION},
         text,
+        variables::Variables,
     },
     system_tables::registry::SystemRelations,
 };
 
-/// System relations by name, for the planner.
-pub(crate) struct SystemNames(pub(crate) Arc<SystemRelations>);
+/// System relations and settings by name, for the planner.
+struct SystemNames {
+    relations: Arc<SystemRelations>,
+    /// Those of a session; what is stored has none.
+    variables: Option<Variables>,
+    process_id: i32,
+}
 
 impl bind::SystemRelations for SystemNames {
     fn relation(&self, schema: &str, name: &str) -> Option<Arc<dyn TableSource>> {
-        let relation = self.0.find(schema, name)?;
+        let relation = self.relations.find(schema, name)?;
         let (schema_name, name, schema) = (relation.schema_name, relation.name.clone(), relation.schema.clone());
         Some(Arc::new(SystemSource { schema_name, name, schema }))
     }
 
     fn oid(&self, schema: &str, name: &str) -> Option<i32> {
-        self.0.find(schema, name).map(|relation| relation.oid)
+        self.relations.find(schema, name).map(|relation| relation.oid)
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        if name == "backend_pid" {
+            return Some(self.process_id.to_string());
+        }
+        self.variables.as_ref().and_then(|variables| variables.get(name))
     }
 }
 
@@ -61,7 +74,11 @@ impl SessionNames {
             text: session.text_settings(),
             user: session.info().user.clone(),
             database: session.info().database.clone(),
-            system: SystemNames(session.server.system.clone()),
+            system: SystemNames {
+                relations: session.server.system.clone(),
+                variables: Some(session.variables.clone()),
+                process_id: session.info().process_id,
+            },
         }
     }
 
@@ -97,7 +114,7 @@ pub(crate) fn with_stored<T>(
         text,
         user: OWNER_NAME.to_owned(),
         database: millpond_planner::catalog::DATABASE.to_owned(),
-        system: SystemNames(system.clone()),
+        system: SystemNames { relations: system.clone(), variables: None, process_id: 0 },
     };
     names.with(catalog, &[], bind)
 }

@@ -146,12 +146,6 @@ impl From<PlanError> for SqlError {
     }
 }
 
-impl From<TextError> for SqlError {
-    fn from(error: TextError) -> Self {
-        Self::new(error.sqlstate, error.message)
-    }
-}
-
 impl From<StorageError> for SqlError {
     fn from(error: StorageError) -> Self {
         let state = match &error {

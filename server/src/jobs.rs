@@ -253,8 +253,8 @@ fn job_options(state: &ServerState, options: &BTreeMap<String, String>) -> Resul
             .map(Duration::from_millis)
             .ok_or_else(|| invalid("checkpoint_interval", text))?,
     };
-    let backend = options.get("state_backend").unwrap_or(&state.config.state_backend);
-    Ok(JobOptions { parallelism, checkpoint_interval, state_backend: state_backend(backend)? })
+    let state_backend = state_backend(options.get("state_backend").unwrap_or(&state.config.state_backend))?;
+    Ok(JobOptions { parallelism, checkpoint_interval, state_backend })
 }
 
 /// Checks the options of a materialized view.

@@ -1,7 +1,7 @@
 //! The server: the wire protocol, sessions, statements and the process.
 //!
 //! Life of a statement: the wire layer hands text to a [`session::Session`]; it is parsed and bound by the planner, then *acted* on
-//! ([`mod@statement`], `act/*`), and the [`answer::Answer`] goes back as rows, a tag, or one half of a COPY.
+//! (`statement`, `act/*`), and the [`answer::Answer`] goes back as rows, a tag, or one half of a COPY.
 
 mod act;
 pub mod answer;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millpond_storage::error::StorageError;
@@ -51,6 +52,7 @@ pub struct Server {
     listener: Listener,
     http: Option<HttpServer>,
     state: Arc<ServerState>,
+    counters: Arc<WireCounters>,
     /// Given back last.
     _lock: DirectoryLock,
 }
@@ -88,10 +90,10 @@ impl Server {
             password: config.password,
             max_sessions: config.max_connections,
         };
-        let listener = Listener::start(listener_config, Arc::clone(&state), counters)
+        let listener = Listener::start(listener_config, Arc::clone(&state), Arc::clone(&counters))
             .await
             .map_err(|source| ServerError::Listen { address: config.listen, source })?;
-        Ok(Self { listener, http, state, _lock: lock })
+        Ok(Self { listener, http, state, counters, _lock: lock })
     }
 
     /// Where clients connect.
@@ -102,6 +104,11 @@ impl Server {
     /// Where `/healthz` and `/metrics` are, if anywhere.
     pub fn http_addr(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(HttpServer::address)
+    }
+
+    /// Sessions that are connected now.
+    pub fn session_count(&self) -> i64 {
+        self.counters.sessions.load(Ordering::Relaxed)
     }
 
     /// What sessions share; for tests that look behind the wire.

@@ -129,9 +129,6 @@ pub struct Session {
     text: (u64, TextSettings),
 }
 
-/// Schemas that nobody can create anything in.
-const SYSTEM_SCHEMAS: [&str; 3] = ["millpond", "pg_catalog", "information_schema"];
-
 impl Session {
     /// A session for a client that has been let in. Notices go out as they come, also while a statement runs.
     pub fn new(server: Arc<ServerState>, info: SessionInfo, notices: UnboundedSender<Notice>) -> Self {
@@ -341,13 +338,10 @@ impl Session {
     /// Schemas in which names are looked for.
     pub(crate) fn search_path(&self) -> Vec<String> {
         let listed = settings::split_names(&self.variables.get("search_path").unwrap_or_default());
-        // A user who is named like a schema of the system's does not own it.
-        let own = |name: String| match name.as_str() {
-            "$user" if SYSTEM_SCHEMAS.contains(&self.info.user.as_str()) => None,
-            "$user" => Some(self.info.user.clone()),
-            _ => Some(name),
-        };
-        listed.into_iter().filter_map(own).collect()
+        // The server's own schema is nobody's, though it has the name of its user.
+        let own = |user: &str| ["millpond", "pg_catalog", "information_schema"].contains(&user);
+        let named = listed.into_iter().filter(|name| name != "$user" || !own(&self.info.user));
+        named.map(|name| if name == "$user" { self.info.user.clone() } else { name }).collect()
     }
 
     /// The catalog as the session's transaction sees it.

@@ -62,6 +62,11 @@ impl TestServer {
         self.server().http_addr()
     }
 
+    /// Sessions that are connected now.
+    pub fn session_count(&self) -> i64 {
+        self.server().session_count()
+    }
+
     /// A new session.
     pub fn connect(&self) -> WireClient {
         self.try_connect().expect("a session")

@@ -156,7 +156,7 @@ impl Drop for EpochLog {
         self.shared.queue.lock().closing = true;
         self.shared.queued.notify_one();
         if let Some(writer) = self.writer.take() {
-            // A writer that panicked has failed its tickets already.
+            // A writer that panicked has failed its tickets.
             let _ = writer.join();
         }
     }

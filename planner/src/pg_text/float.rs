@@ -92,7 +92,7 @@ fn shortest_digits(
 
 /// Whether the decimal number is exactly between the binary one and its neighbour above or below.
 fn is_half_way(decimal: &Digits, significand: u64, exponent: i32, format: Format) -> bool {
-    if significand % 2 != 0 {
+    if !significand.is_multiple_of(2) {
         return false;
     }
     let above = (2 * u128::from(significand) + 1, exponent - 1);

@@ -132,7 +132,7 @@ impl Number {
         }
         let mut point = whole.unwrap_or(digits.len()) as i64;
         if !exponent.is_empty() {
-            point += parse_exponent(&exponent[1..]).ok_or_else(invalid)?.ok_or_else(|| overflow_of_format())?;
+            point += parse_exponent(&exponent[1..]).ok_or_else(invalid)?.ok_or_else(overflow_of_format)?;
         }
         let leading = digits.iter().take_while(|digit| **digit == b'0').count();
         digits.drain(..leading);

@@ -110,7 +110,7 @@ impl Connection {
             // What is left of a COPY that has failed.
             Request::CopyData(_) | Request::CopyDone | Request::CopyFail(_) => {}
             Request::FunctionCall => return Err(SqlError::unsupported("function call messages are not supported").into()),
-            Request::Password(_) => return Err(Failure::Fatal(violation("unexpected password message"))),
+            Request::Password => return Err(Failure::Fatal(violation("unexpected password message"))),
             Request::Terminate => return Err(Failure::Gone),
         }
         Ok(())

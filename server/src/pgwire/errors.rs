@@ -1,5 +1,6 @@
 //! Errors and notices as the fields of their messages.
 
+use millpond_planner::pg_text::TextError;
 
 use crate::error::{Notice, SqlError};
 
@@ -26,4 +27,10 @@ pub(super) fn notice_fields(notice: &Notice) -> Vec<(u8, String)> {
 /// A zero byte would end the field early.
 fn clean(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
+}
+
+impl From<TextError> for SqlError {
+    fn from(error: TextError) -> Self {
+        Self { detail: error.detail, hint: error.hint, ..Self::new(error.sqlstate, error.message) }
+    }
 }

@@ -21,7 +21,7 @@ pub(super) enum Request {
     CopyData(Bytes),
     CopyDone,
     CopyFail(String),
-    Password(Bytes),
+    Password,
     FunctionCall,
     Terminate,
 }
@@ -77,7 +77,7 @@ impl Request {
             b'd' => return Ok(Self::CopyData(body.bytes)),
             b'c' => Self::CopyDone,
             b'f' => Self::CopyFail(body.text()?),
-            b'p' => return Ok(Self::Password(body.bytes)),
+            b'p' => return Ok(Self::Password),
             b'F' => return Ok(Self::FunctionCall),
             b'X' => return Ok(Self::Terminate),
             other => return Err(violation(format!("invalid frontend message type {other}"))),

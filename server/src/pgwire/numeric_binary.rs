@@ -48,7 +48,7 @@ pub(super) fn write_numeric(text: &[u8], out: &mut Vec<u8>) {
 pub(super) fn read_numeric(bytes: &[u8]) -> Result<String, SqlError> {
     let halves: Vec<u16> = bytes.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
     let [count, weight, sign, scale, groups @ ..] = halves.as_slice() else { return Err(violation("insufficient data left in message")) };
-    if usize::from(*count) != groups.len() || bytes.len() % 2 != 0 {
+    if usize::from(*count) != groups.len() || !bytes.len().is_multiple_of(2) {
         return Err(violation("insufficient data left in message"));
     }
     if *sign >= NOT_A_NUMBER {

@@ -1,5 +1,7 @@
 //! OIDs of things that the catalog has no number for. They are functions of the numbers it has, so that they survive a restart.
 
+use millpond_planner::functions::system::describe::constraint_oid;
+
 /// Postgres' number of the bootstrap superuser, who owns everything.
 pub(crate) const OWNER: i32 = 10;
 /// The one database.
@@ -17,10 +19,8 @@ pub(crate) const PG_NAMESPACE: i32 = 2615;
 pub(crate) const PG_REWRITE: i32 = 2618;
 
 const PRIMARY_KEY_INDEX: i32 = 0x2000_0000;
-const PRIMARY_KEY_CONSTRAINT: i32 = 0x2800_0000;
 const ROW_TYPE: i32 = 0x3000_0000;
 const REWRITE_RULE: i32 = 0x3800_0000;
-const CHECK_CONSTRAINT: i32 = 0x4000_0000;
 const DEFAULT: i32 = 0x6000_0000;
 
 /// The OID of a catalog object: its number.
@@ -39,7 +39,7 @@ pub(crate) fn primary_key_index(table: u64) -> i32 {
 
 /// A table's primary key.
 pub(crate) fn primary_key_constraint(table: u64) -> i32 {
-    derived(PRIMARY_KEY_CONSTRAINT, table)
+    constraint_oid(table, 0)
 }
 
 /// A relation's row type.
@@ -54,7 +54,7 @@ pub(crate) fn rewrite_rule(view: u64) -> i32 {
 
 /// The check constraint of that number, from 0.
 pub(crate) fn check_constraint(table: u64, number: usize) -> i32 {
-    CHECK_CONSTRAINT + ((oid(table) << 6) | number as i32) & 0x1fff_ffff
+    constraint_oid(table, number + 1)
 }
 
 /// The default of a column.

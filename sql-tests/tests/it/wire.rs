@@ -275,3 +275,17 @@ fn a_wrong_secret_cancels_nothing() {
     stranger.cancel().expect("sent");
     assert_eq!(client.until_ready().expect("rows").rows, [[Some("3000000".to_string())]]);
 }
+
+#[test]
+fn the_work_of_a_client_that_has_gone_is_cancelled() {
+    let server = TestServer::start();
+    let mut leaver = server.connect();
+    leaver.send(&query("SELECT pg_sleep(600)")).expect("sent");
+    drop(leaver);
+    // Its session ends long before its statement would have.
+    let started = std::time::Instant::now();
+    while server.session_count() > 0 {
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "the session goes on without its client");
+        std::thread::yield_now();
+    }
+}

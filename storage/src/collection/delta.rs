@@ -66,7 +66,32 @@ pub(super) fn key_hash(key: &[u8]) -> u64 {
     XxHash3_64::oneshot(key)
 }
 
+/// Says of most keys that a small delta does not have them, without following a pointer: a lookup may have to pass hundreds of deltas.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyFilter([u64; 4]);
+
+/// Deltas of more keys have a filter that lets all pass.
+const FILTERED_KEYS: usize = 64;
+
+impl KeyFilter {
+    /// Whether a key with this hash may be there.
+    pub(super) fn may_have(&self, hash: u64) -> bool {
+        self.0[(hash >> 6) as usize % 4] & (1 << (hash % 64)) != 0
+    }
+}
+
 impl KeyRuns {
+    pub(super) fn filter(&self) -> KeyFilter {
+        if self.len() > FILTERED_KEYS {
+            return KeyFilter([u64::MAX; 4]);
+        }
+        let mut filter = [0; 4];
+        for hash in self.keys.iter().map(key_hash) {
+            filter[(hash >> 6) as usize % 4] |= 1 << (hash % 64);
+        }
+        KeyFilter(filter)
+    }
+
     fn new() -> Self {
         Self { keys: EncodedRows::new(), first_rows: vec![0], index: OnceLock::new() }
     }

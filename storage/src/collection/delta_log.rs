@@ -105,6 +105,8 @@ pub(super) struct DeltaLog {
     highest: Epoch,
     /// An fsync failed: what the files hold is not known, nothing may be added.
     broken: bool,
+    /// What is here need not survive a crash.
+    scratch: bool,
     faults: FileFaults,
 }
 
@@ -184,7 +186,7 @@ impl DeltaLog {
         for number in file_numbers(directory)? {
             remove_file(&file_path(directory, number))?;
         }
-        Ok(Self::new(directory, faults))
+        Ok(Self { scratch: true, ..Self::new(directory, faults) })
     }
 
     fn new(directory: &Path, faults: FileFaults) -> Self {
@@ -195,6 +197,7 @@ impl DeltaLog {
             next_number: 1,
             highest: Epoch::default(),
             broken: false,
+            scratch: false,
             faults,
         }
     }
@@ -271,7 +274,9 @@ impl DeltaLog {
 
     /// A file that is not the last is whole, so it is durable before the next is begun.
     fn close_current(&mut self) -> Result<()> {
-        self.sync()?;
+        if !self.scratch {
+            self.sync()?;
+        }
         if let Some(current) = self.current.take() {
             self.closed.push(ClosedFile { path: current.file.path().into(), to: current.to });
         }

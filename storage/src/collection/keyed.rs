@@ -242,6 +242,13 @@ impl KeyedBase {
 
     /// Finds the values of keys, in ascending order of the keys; `found` gets the index in `keys`.
     pub(super) fn get(&self, keys: &EncodedRows, wanted: &[usize], found: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
+        if let [index] = wanted {
+            // The path for several keys costs more than the lookup.
+            if let Some(value) = self.store.db.get(&self.row_key(keys.row(*index)))? {
+                found(*index, &value);
+            }
+            return Ok(());
+        }
         let prefix = self.row_key(&[]);
         let mut sorted = EncodedRows::with_capacity(wanted.len(), keys.total_bytes() + wanted.len() * prefix.len());
         wanted.iter().for_each(|index| sorted.push_pair(&prefix, keys.row(*index)));

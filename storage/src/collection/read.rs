@@ -124,6 +124,9 @@ impl Collection {
             if unknown.is_empty() {
                 break;
             }
+            if !unknown.iter().any(|index| delta.filter.may_have(hashes[*index])) {
+                continue;
+            }
             let spilled;
             let stored = match &delta.stored {
                 Some(stored) => stored,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    delta::StoredDelta,
+    delta::{KeyFilter, StoredDelta},
     delta_log::{DeltaPlace, Links},
     layout::Layout,
 };
@@ -27,6 +27,7 @@ pub(super) struct Retained {
     pub(super) bytes: usize,
     /// When it was sealed, or recovered.
     pub(super) sealed_at: Duration,
+    pub(super) filter: KeyFilter,
     pub(super) stored: Option<Arc<StoredDelta>>,
     pub(super) place: Option<DeltaPlace>,
 }
@@ -42,6 +43,7 @@ impl Retained {
             rows: stored.rows() as u64,
             growth: stored.row_growth(),
             bytes: stored.bytes(),
+            filter: stored.runs.filter(),
             sealed_at,
             place,
             stored: Some(stored),

@@ -121,7 +121,7 @@ impl Queue {
     fn take(&mut self) -> Batch {
         Batch {
             frame: std::mem::replace(&mut self.frame, empty_frame()),
-            group: std::mem::take(&mut self.group),
+            group: WrittenGroup(std::mem::take(&mut self.group)),
             appends: std::mem::take(&mut self.appends),
             contents: std::mem::take(&mut self.contents),
         }
@@ -131,16 +131,25 @@ impl Queue {
     fn fail(&mut self, failure: &Failure) {
         self.failures += 1;
         self.last_failure = Some(failure.clone());
-        self.take().group.end(Err(failure.clone()));
+        self.take().group.0.end(Err(failure.clone()));
     }
 }
 
 /// What is written with one fsync.
 struct Batch {
     frame: FrameBuffer,
-    group: Arc<CommitGroup>,
+    group: WrittenGroup,
     appends: usize,
     contents: Contents,
+}
+
+/// Makes sure that nobody waits for ever: a group that is dropped without an outcome (the writer panics) has failed.
+struct WrittenGroup(Arc<CommitGroup>);
+
+impl Drop for WrittenGroup {
+    fn drop(&mut self) {
+        self.0.end(Err(Failure::Other("the epoch log's writer has stopped".into())));
+    }
 }
 
 /// The writer thread.
@@ -163,13 +172,13 @@ impl Writer {
             let started = Instant::now();
             let appends = batch.appends;
             match self.segment.commit(batch.frame, batch.contents, &self.shared.segments) {
-                Ok(()) => batch.group.end(Ok(())),
+                Ok(()) => batch.group.0.end(Ok(())),
                 Err(error) => {
                     let failure = Failure::of(&error);
                     tracing::error!(%error, "a commit of the epoch log failed");
                     // Under the lock: nothing is queued behind the failed commit without being failed, too, or seeing the count.
                     let mut queue = self.shared.queue.lock();
-                    batch.group.end(Err(failure.clone()));
+                    batch.group.0.end(Err(failure.clone()));
                     queue.fail(&failure);
                 }
             }
@@ -196,5 +205,14 @@ impl Writer {
             }
         }
         Some(queue.take())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue.lock();
+        queue.closing = true;
+        drop(queue.take());
+        self.shared.taken.notify_all();
     }
 }

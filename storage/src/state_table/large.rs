@@ -4,10 +4,10 @@
 //! has all entries of the interval; otherwise it holds only changes, over what the store has. So a group can be in memory as a whole, in
 //! parts, or not at all, and the cost of one change does not depend on how many entries the group has.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::packed::{self, DEAD, DIRTY, LOGGED, PutOutcome, STORED, UNFLUSHED};
+use super::segments::Segments;
 
 /// A list longer than this is cut in two.
 pub(super) const LIST_BYTES: usize = 4 << 10;
@@ -53,8 +53,6 @@ impl Segment {
     }
 }
 
-pub(super) type Segments = BTreeMap<Box<[u8]>, Segment>;
-
 /// A group as a tree of segments by lower bound. There is always one with the empty lower bound.
 pub(super) struct LargeGroup {
     pub(super) prefix: Box<[u8]>,
@@ -84,7 +82,7 @@ impl LargeGroup {
         Self {
             prefix: prefix.into(),
             hash,
-            segments: BTreeMap::new(),
+            segments: Segments::default(),
             len: None,
             dirty: false,
             stored: false,
@@ -123,28 +121,25 @@ impl LargeGroup {
     }
 
     pub(super) fn remove(&mut self, lower: &[u8]) -> Option<Segment> {
-        let (lower, segment) = self.segments.remove_entry(lower)?;
-        self.bytes -= segment_bytes(&lower, &segment);
+        let segment = self.segments.remove(lower)?;
+        self.bytes -= segment_bytes(lower, &segment);
         self.cold_segments -= usize::from(!segment.complete);
         Some(segment)
     }
 
     /// The segment whose interval holds `suffix`, and its lower bound.
     pub(super) fn segment_of(&self, suffix: &[u8]) -> (&[u8], &Segment) {
-        let bounds = (Bound::Unbounded, Bound::Included(suffix));
-        let (lower, segment) = self.segments.range::<[u8], _>(bounds).next_back().expect("the first segment has the empty lower bound");
-        (lower, segment)
+        self.segments.at(suffix).expect("the first segment has the empty lower bound")
     }
 
     /// The lower bound of the segment behind the one at `lower`.
     pub(super) fn upper_of(&self, lower: &[u8]) -> Option<&[u8]> {
-        self.segments.range::<[u8], _>((Bound::Excluded(lower), Bound::Unbounded)).next().map(|(upper, _)| &**upper)
+        self.segments.range((Bound::Excluded(lower), Bound::Unbounded)).next().map(|(upper, _)| upper)
     }
 
     /// Sets an entry; see [`packed::put`]. `absent` counts where memory knows all entries.
     pub(super) fn put(&mut self, suffix: &[u8], value: &[u8], change: u8, absent: u8) {
-        let bounds = (Bound::Unbounded, Bound::Included(suffix));
-        let (lower, segment) = self.segments.range_mut::<[u8], _>(bounds).next_back().expect("the first segment has the empty lower bound");
+        let (lower, segment) = self.segments.at_mut(suffix).expect("the first segment has the empty lower bound");
         let absent = if segment.complete { absent } else { absent | STORED | LOGGED };
         let capacity = segment.list.capacity();
         let PutOutcome { replaced, is_last } = packed::put(&mut segment.list, suffix, value, change, absent);
@@ -157,7 +152,7 @@ impl LargeGroup {
         let delta = i64::from(change & DEAD == 0) - i64::from(replaced.is_some_and(|flags| flags & DEAD == 0));
         self.len = self.len.filter(|_| known).and_then(|len| len.checked_add_signed(delta));
         if segment.list.len() > LIST_BYTES && segment.count > 1 || segment.count > LIST_ENTRIES {
-            let lower = lower.clone();
+            let lower = lower.to_vec();
             self.split(&lower, is_last);
         }
     }
@@ -178,8 +173,7 @@ impl LargeGroup {
 
     /// Takes an entry out of a complete segment and returns its flags; `None` if there is no such entry.
     pub(super) fn take(&mut self, suffix: &[u8]) -> Option<u8> {
-        let bounds = (Bound::Unbounded, Bound::Included(suffix));
-        let (lower, segment) = self.segments.range_mut::<[u8], _>(bounds).next_back().expect("the first segment has the empty lower bound");
+        let (lower, segment) = self.segments.at_mut(suffix).expect("the first segment has the empty lower bound");
         let entry = packed::find(&segment.list, suffix).ok()?;
         let (flags, range) = (entry.flags, entry.range());
         packed::PackedList::splice(&mut segment.list, range.start, range.len(), 0);
@@ -187,7 +181,7 @@ impl LargeGroup {
         segment.referenced = true;
         self.len = self.len.map(|len| len.saturating_sub(1));
         if segment.count == 0 {
-            let lower = lower.clone();
+            let lower = lower.to_vec();
             self.merge_empty(&lower);
         }
         Some(flags)
@@ -195,13 +189,13 @@ impl LargeGroup {
 
     /// Joins a complete segment without entries to a complete neighbour, so that emptied parts of a group leave nothing behind.
     fn merge_empty(&mut self, lower: &[u8]) {
-        let before = self.segments.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(lower))).next_back();
+        let before = self.segments.range((Bound::Unbounded, Bound::Excluded(lower))).next_back();
         if before.is_some_and(|(_, segment)| segment.complete) {
             self.remove(lower);
             return;
         }
-        let after = self.segments.range::<[u8], _>((Bound::Excluded(lower), Bound::Unbounded)).next();
-        if let Some(after) = after.filter(|(_, segment)| segment.complete).map(|(after, _)| after.clone()) {
+        let after = self.segments.range((Bound::Excluded(lower), Bound::Unbounded)).next();
+        if let Some(after) = after.filter(|(_, segment)| segment.complete).map(|(after, _)| after.to_vec()) {
             self.remove(lower);
             let segment = self.remove(&after).expect("the segment is there");
             self.insert(lower.into(), segment);
@@ -212,9 +206,9 @@ impl LargeGroup {
     /// Drops the list of a segment that the store holds as it is, joining it to neighbours that are dropped too.
     pub(super) fn evict(&mut self, lower: &[u8]) {
         self.remove(lower);
-        let neighbour = |entry: Option<(&Box<[u8]>, &Segment)>| entry.filter(|(_, s)| s.is_empty_cold()).map(|(key, _)| key.clone());
-        let before = neighbour(self.segments.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(lower))).next_back());
-        let after = neighbour(self.segments.range::<[u8], _>((Bound::Excluded(lower), Bound::Unbounded)).next());
+        let neighbour = |entry: Option<(&[u8], &Segment)>| entry.filter(|(_, s)| s.is_empty_cold()).map(|(key, _)| key.to_vec());
+        let before = neighbour(self.segments.range((Bound::Unbounded, Bound::Excluded(lower))).next_back());
+        let after = neighbour(self.segments.range((Bound::Excluded(lower), Bound::Unbounded)).next());
         if let Some(after) = after {
             self.remove(&after);
         }

@@ -30,6 +30,7 @@ mod packed;
 mod point;
 mod range;
 mod resident;
+mod segments;
 pub(crate) mod task_state;
 mod tombstones;
 

@@ -74,6 +74,7 @@ impl PointTable {
     /// Makes sure that [`get`](Self::get) answers for `keys`: those that are not in memory are read in one sorted batch. Nearly free while
     /// everything is in memory. What was loaded stays until the next [`relieve`](StateTable::relieve).
     pub fn load(&mut self, keys: &EncodedRows) -> Result<()> {
+        self.resident.prefetch(keys.iter());
         if self.cold.is_empty() {
             return Ok(());
         }

@@ -33,7 +33,9 @@ pub(crate) async fn from_stdin(session: &mut Session, from: &BoundCopyFrom, canc
         let default = from.defaults.iter().find(|(column, _)| *column == number);
         filling.push(match (given, default) {
             (Some(place), _) => Filling::Value(place),
-            (None, Some((_, default))) => Filling::Default(physical_over(&clock::resolve_expression(default.clone(), session.times())?, &no_columns)?),
+            (None, Some((_, default))) => {
+                Filling::Default(physical_over(&clock::resolve_expression(default.clone(), session.times())?, &no_columns)?)
+            }
             (None, None) => return Err(SqlError::internal("a column of COPY has neither a value nor a default")),
         });
     }

@@ -89,13 +89,7 @@ fn returned(rows: &RecordBatch, returning: &Returning, given: Given<'_>) -> Resu
     project(rows, &columns, &returning.expressions, &returning.columns, given)
 }
 
-fn project(
-    rows: &RecordBatch,
-    schema: &DFSchema,
-    expressions: &[Expr],
-    columns: &[OutputColumn],
-    given: Given<'_>,
-) -> Result<RecordBatch> {
+fn project(rows: &RecordBatch, schema: &DFSchema, expressions: &[Expr], columns: &[OutputColumn], given: Given<'_>) -> Result<RecordBatch> {
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(expressions.len());
     for expression in expressions {
         let physical = physical_over(&given.fill(expression)?, schema)?;

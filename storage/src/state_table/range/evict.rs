@@ -124,7 +124,7 @@ impl RangeTable {
         let task = self.context.task.clone();
         let mut changelog = task.changelog.lock();
         for lower in lowers {
-            write_list(&mut key, &group.segments[lower].list, &mut changelog, &mut ops);
+            write_list(&mut key, &group.segments.get(lower).expect("the segment is there").list, &mut changelog, &mut ops);
         }
         drop(changelog);
         self.context.write(ops)?;
@@ -245,18 +245,18 @@ impl RangeTable {
     fn evict_segments(&mut self, id: usize, lower: &[u8], wanted: usize) -> Result<Option<Box<[u8]>>> {
         let Some(group) = self.large.get_mut(id).and_then(Option::as_mut) else { return Ok(None) };
         let (mut victims, mut unflushed, mut bytes, mut behind) = (Vec::new(), Vec::new(), 0, None);
-        for (lower, segment) in group.segments.range_mut::<[u8], _>((Bound::Included(lower), Bound::Unbounded)) {
+        for (lower, segment) in group.segments.range_mut((Bound::Included(lower), Bound::Unbounded)) {
             if bytes >= wanted.min(FLUSH_BYTES) {
-                behind = Some(lower.clone());
+                behind = Some(lower.into());
                 break;
             }
             if segment.is_empty_cold() || std::mem::take(&mut segment.referenced) {
                 continue;
             }
             bytes += segment.list.capacity() + lower.len();
-            victims.push(lower.clone());
+            victims.push(Box::<[u8]>::from(lower));
             if segment.unflushed {
-                unflushed.push(lower.clone());
+                unflushed.push(Box::<[u8]>::from(lower));
             }
         }
         let id = id as u32;
@@ -299,14 +299,14 @@ impl RangeTable {
     /// Flushes about `bytes` of a large group behind `from`. Returns how many it were and where to go on.
     fn sweep_segments(&mut self, id: u32, from: Bound<&[u8]>, bytes: usize) -> Result<(usize, Option<Box<[u8]>>)> {
         let (mut unflushed, mut flushed, mut behind) = (Vec::new(), 0, None);
-        for (lower, segment) in self.large_group(id).segments.range::<[u8], _>((from, Bound::Unbounded)) {
+        for (lower, segment) in self.large_group(id).segments.range((from, Bound::Unbounded)) {
             if flushed >= bytes {
-                behind = Some(lower.clone());
+                behind = Some(lower.into());
                 break;
             }
             if segment.unflushed {
                 flushed += segment.list.len();
-                unflushed.push(lower.clone());
+                unflushed.push(Box::<[u8]>::from(lower));
             }
         }
         self.flush_segments(id, &unflushed)?;
@@ -328,7 +328,7 @@ impl RangeTable {
         for id in std::mem::take(&mut self.sweep_again_large) {
             let Some(group) = &self.large[id as usize] else { continue };
             let unflushed = group.segments.iter().filter(|(_, segment)| segment.unflushed);
-            let lowers: Vec<Box<[u8]>> = unflushed.map(|(lower, _)| lower.clone()).collect();
+            let lowers: Vec<Box<[u8]>> = unflushed.map(|(lower, _)| lower.into()).collect();
             self.flush_segments(id, &lowers)?;
         }
         self.flush_tombstones()

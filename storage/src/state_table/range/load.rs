@@ -36,6 +36,7 @@ impl RangeTable {
     /// Makes small groups resident, and the first entries of large ones, with one pass over the store for all `prefixes`. Nearly free while
     /// everything is in memory. Reads are right without it, but go to the store one by one.
     pub fn load(&mut self, prefixes: &EncodedRows) -> Result<()> {
+        self.groups.prefetch(prefixes.iter());
         if self.cold.is_empty() && self.partial == 0 {
             return Ok(());
         }

@@ -74,10 +74,10 @@ impl RangeTable {
             }
             Group::Large(group) => {
                 let (start, _) = group.segment_of(after.unwrap_or_default());
-                let mut segments = group.segments.range::<[u8], _>((Bound::Included(start), Bound::Unbounded)).peekable();
+                let mut segments = group.segments.range((Bound::Included(start), Bound::Unbounded)).peekable();
                 let mut lower = lower;
                 while let Some((_, segment)) = segments.next() {
-                    let next = segments.peek().map(|(next, _)| &***next);
+                    let next = segments.peek().map(|(next, _)| *next);
                     let upper = next.map_or(Bound::Unbounded, Bound::Excluded);
                     let interval = Interval { list: &segment.list, complete: segment.complete, lower, upper };
                     if self.visit(prefix, &interval, false, &mut visit)?.is_break() {
@@ -102,7 +102,7 @@ impl RangeTable {
                 let _ = self.visit(prefix, &interval, true, &mut visit)?;
             }
             Group::Large(group) => {
-                for (lower, segment) in group.segments.range::<[u8], _>((Bound::Unbounded, upper)).rev() {
+                for (lower, segment) in group.segments.range((Bound::Unbounded, upper)).rev() {
                     let interval = Interval { list: &segment.list, complete: segment.complete, lower: Bound::Included(lower), upper };
                     if self.visit(prefix, &interval, true, &mut visit)?.is_break() {
                         break;
