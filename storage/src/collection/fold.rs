@@ -58,7 +58,7 @@ impl Collection {
             self.drop_folded(meta);
         }
         self.flush_base(&mut fold_state, eagerness)?;
-        let on_disk = self.base_durable();
+        let on_disk = self.flushed_epoch();
         let mut log = self.log.lock();
         // Of a table the log is only where deltas went that memory had no room for: it goes with the deltas.
         let contained = if self.durable_deltas { on_disk } else { self.state.read().base.epoch };

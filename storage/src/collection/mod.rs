@@ -194,8 +194,18 @@ impl Collection {
         if self.durable_deltas { state.durable } else { state.upper }
     }
 
-    /// The epoch up to which the base itself is on disk: a table needs the epoch log only above it.
+    /// The epoch up to which the base that is on disk has all changes: a table needs the epoch log only above it.
     pub fn base_durable(&self) -> Epoch {
+        let state = self.state.read();
+        let flushed = self.flushed_epoch();
+        if flushed < state.base.epoch {
+            return flushed;
+        }
+        state.retained.front().map_or(state.upper, |delta| delta.from)
+    }
+
+    /// The epoch of the base that is on disk.
+    fn flushed_epoch(&self) -> Epoch {
         match &self.base {
             Base::Keyed(base) => base.flushed_epoch(),
             Base::Append(base) => base.contents().epoch,
