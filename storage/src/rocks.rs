@@ -19,6 +19,8 @@ use crate::state_store::{EntryFn, FoundFn, KeyBounds, RangeEntryFn, StateStore, 
 
 const BLOOM_BITS_PER_KEY: f64 = 10.0;
 const BLOCK_BYTES: usize = 16 << 10;
+/// Files of a materialization are uploaded whole from memory.
+const FILE_BYTES: u64 = 32 << 20;
 const WRITE_BUFFER_BYTES: usize = 16 << 20;
 const LEAST_SHARED_BYTES: usize = 1 << 20;
 const BACKGROUND_JOBS: i32 = 2;
@@ -60,6 +62,7 @@ impl RocksShared {
         options.set_write_buffer_size(self.write_buffer_bytes);
         options.set_memtable_whole_key_filtering(true);
         options.set_memtable_prefix_bloom_ratio(0.1);
+        options.set_target_file_size_base(FILE_BYTES);
         options.set_compression_type(DBCompressionType::Lz4);
         options.set_max_background_jobs(BACKGROUND_JOBS);
         options.set_max_open_files(OPEN_FILES);
@@ -106,6 +109,12 @@ impl Inner {
 fn store_error(path: &Path, error: Error) -> StorageError {
     match error.kind() {
         ErrorKind::Corruption => StorageError::Corrupt { file: path.display().to_string(), detail: error.into_string() },
+        // RocksDB hides the system's error number; that there is no space is worth knowing, for it passes.
+        ErrorKind::IOError if error.as_ref().contains("No space left") => StorageError::Io {
+            action: "write",
+            file: path.display().to_string(),
+            source: std::io::Error::new(std::io::ErrorKind::StorageFull, error.into_string()),
+        },
         _ => StorageError::Store(error.into_string()),
     }
 }

@@ -55,10 +55,6 @@ impl ColdKeys {
         !self.given_up && self.hashes.is_empty()
     }
 
-    pub(super) fn has_given_up(&self) -> bool {
-        self.given_up
-    }
-
     pub(super) fn memory_bytes(&self) -> usize {
         self.hashes.allocation_size()
     }

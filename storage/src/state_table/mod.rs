@@ -56,11 +56,23 @@ pub type VisitFn<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>> + 'a;
 /// Visits a prefix, a suffix and their value; `Break` ends the pass.
 pub type VisitGroupsFn<'a> = dyn FnMut(&[u8], &[u8], &[u8]) -> Result<ControlFlow<()>> + 'a;
 
+/// What a table that is being restored did with an entry of the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    /// It is in memory.
+    InMemory,
+    /// It stays in the store, and the table remembers that.
+    InStore,
+}
+
 /// How a table takes over what a checkpoint has for it, first the materialization, then the changelog, each in order. `key` is the table's
 /// own part of the full key.
 pub(crate) trait RestoreTable {
-    /// An entry of the store; `false`: the table needs no more of them.
-    fn restore_stored(&mut self, key: &[u8], value: &[u8]) -> Result<bool>;
+    /// An entry of the store.
+    fn restore_stored(&mut self, key: &[u8], value: &[u8]) -> Result<Kept>;
+
+    /// There will be no more entries of the store, though it has more: any key may be there.
+    fn give_up(&mut self);
 
     /// A change of the changelog that the store lacks.
     fn restore_logged(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()>;

@@ -9,7 +9,7 @@ use super::context::TableContext;
 use super::flush::FlushOrder;
 use super::merge::merge_with_store;
 use super::resident::{Resident, hash_key};
-use super::{ChangeSink, RestoreTable, StateTable, TableId, VisitFn};
+use super::{ChangeSink, Kept, RestoreTable, StateTable, TableId, VisitFn};
 use crate::encoding::EncodedRows;
 use crate::error::Result;
 use crate::state_store::WriteOps;
@@ -410,15 +410,19 @@ impl StateTable for PointTable {
 }
 
 impl RestoreTable for PointTable {
-    fn restore_stored(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+    fn restore_stored(&mut self, key: &[u8], value: &[u8]) -> Result<Kept> {
         let hash = hash_key(key);
-        if self.context.has_room_to_restore() {
-            self.resident.insert(hash, key, value, 0, STORED | LOGGED);
-            self.context.memory.resize(self.memory_bytes());
-        } else {
+        if !self.context.has_room_to_restore() {
             self.cold.insert(hash);
+            return Ok(Kept::InStore);
         }
-        Ok(!self.cold.has_given_up())
+        self.resident.insert(hash, key, value, 0, STORED | LOGGED);
+        self.context.memory.resize(self.memory_bytes());
+        Ok(Kept::InMemory)
+    }
+
+    fn give_up(&mut self) {
+        self.cold.give_up();
     }
 
     fn restore_logged(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {

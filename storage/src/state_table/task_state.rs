@@ -9,20 +9,23 @@ use parking_lot::Mutex;
 use crate::checkpoint::RestoredState;
 use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
-use crate::key_group::KEY_GROUPS;
 use crate::state_changelog::{ChangelogWriter, SegmentPart};
 use crate::state_table::JobStore;
-use crate::state_table::{KeyDistribution, PointTable, RangeTable, RestoreTable, StateTable, TableContext, TableId, TaskShared};
+use crate::state_table::{Kept, KeyDistribution, PointTable, RangeTable, RestoreTable, StateTable, TableContext, TableId, TaskShared};
 
 /// Bytes that a checkpoint's synchronous part may flush for a materialization.
 const SWEEP_BYTES: usize = 64 << 20;
 const RELIEVE_EVERY: usize = 4096;
+/// Entries beyond those that fit in memory that a restart reads, so as to know that other keys are not in the store.
+const REMEMBERED_ENTRIES: usize = 1 << 20;
 
 /// Creates the state tables of one subtask and takes their checkpoints. One thread at a time uses it and its tables.
 pub struct TaskState {
     shared: Arc<TaskShared>,
     subtask: u32,
+    /// Until the first checkpoint: then all tables have been created and have taken what is theirs.
     restored: Option<RestoredState>,
+    is_complete: bool,
     tables: BTreeSet<TableId>,
     sequence: u64,
     sweep: Option<Sweep>,
@@ -79,6 +82,7 @@ impl TaskState {
             shared: Arc::new(TaskShared { store, writer, key_groups, changelog }),
             subtask,
             restored: restored.cloned(),
+            is_complete: false,
             tables: BTreeSet::new(),
             sequence: 0,
             sweep: None,
@@ -118,7 +122,7 @@ impl TaskState {
         if let Some(restored) = &self.restored {
             restored.replay_into(&self.shared.store, id)?;
         }
-        self.restore_stored(&mut table, 0..1)?;
+        self.restore_stored(&mut table, id, 0..1)?;
         Ok(table)
     }
 
@@ -129,6 +133,8 @@ impl TaskState {
 
     /// The synchronous part of a checkpoint: takes the changes of all `tables` of the subtask since the one before.
     pub fn snapshot(&mut self, tables: &mut [&mut dyn StateTable], epoch: Epoch) -> Result<TaskCheckpoint> {
+        self.restored = None;
+        self.is_complete = true;
         let mut memory_bytes = 0;
         let mut changelog = self.shared.changelog.lock();
         for table in tables.iter_mut() {
@@ -182,12 +188,15 @@ impl TaskState {
         if !self.tables.insert(id) {
             return Err(StorageError::Internal(format!("state table {id} is created twice in one subtask")));
         }
+        if self.is_complete {
+            return Err(StorageError::Internal(format!("state table {id} is created after the first checkpoint")));
+        }
         let memory = self.shared.store.budget().handle(&format!("state table {id}"));
         Ok(TableContext { id, task: self.shared.clone(), distribution, memory })
     }
 
     fn restore(&self, table: &mut (impl RestoreTable + StateTable), groups: Range<u16>) -> Result<()> {
-        self.restore_stored(table, groups.clone())?;
+        self.restore_stored(table, table.id(), groups.clone())?;
         let Some(restored) = &self.restored else { return Ok(()) };
         let mut changes = 0_usize;
         restored.claim(table.id(), groups.clone());
@@ -199,19 +208,25 @@ impl TaskState {
         table.relieve()
     }
 
-    /// Brings what a materialization has of a table into memory as far as it fits.
-    fn restore_stored(&self, table: &mut (impl RestoreTable + StateTable), groups: Range<u16>) -> Result<()> {
+    /// Brings what a materialization has of a table into memory as far as it fits, and a bounded number of keys more into its set of keys that
+    /// are not in memory.
+    fn restore_stored(&self, table: &mut impl RestoreTable, id: TableId, groups: Range<u16>) -> Result<()> {
         let Some(store) = self.shared.store.opened() else { return Ok(()) };
+        let mut left_in_store = 0_usize;
         for group in groups {
-            debug_assert!(group < KEY_GROUPS);
-            let (from, to) = TableContext::range_of(table.id(), group);
-            let mut outcome = Ok(true);
+            let (from, to) = TableContext::range_of(id, group);
+            let mut outcome = Ok(());
             store.scan_with((Bound::Included(&from), Bound::Excluded(&to)), false, &mut |key, value| {
-                outcome = table.restore_stored(&key[from.len()..], value);
-                if matches!(outcome, Ok(true)) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                match table.restore_stored(&key[from.len()..], value) {
+                    Ok(kept) => left_in_store += usize::from(kept == Kept::InStore),
+                    Err(error) => outcome = Err(error),
+                }
+                if outcome.is_ok() && left_in_store <= REMEMBERED_ENTRIES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
-            if !outcome? {
-                break;
+            outcome?;
+            if left_in_store > REMEMBERED_ENTRIES {
+                table.give_up();
+                return Ok(());
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Taking over what a checkpoint has for a range table.
 
-use super::super::RestoreTable;
+use super::super::{Kept, RestoreTable};
 use super::super::packed::{LOGGED, STORED, UNFLUSHED};
 use super::super::resident::hash_key;
 use super::{LARGE, Mark, RangeTable, Segment, StateTable};
@@ -42,15 +42,19 @@ impl RangeTable {
 }
 
 impl RestoreTable for RangeTable {
-    fn restore_stored(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+    fn restore_stored(&mut self, key: &[u8], value: &[u8]) -> Result<Kept> {
         let (prefix, suffix) = self.parts(key)?;
-        if self.restore_refused.is_none() && self.context.has_room_to_restore() {
-            self.set(prefix, suffix, value, Mark { change: 0, absent: STORED | LOGGED });
-            self.context.memory.resize(self.memory_bytes());
-        } else {
+        if self.restore_refused.is_some() || !self.context.has_room_to_restore() {
             self.refuse_stored(prefix, suffix);
+            return Ok(Kept::InStore);
         }
-        Ok(!self.cold.has_given_up())
+        self.set(prefix, suffix, value, Mark { change: 0, absent: STORED | LOGGED });
+        self.context.memory.resize(self.memory_bytes());
+        Ok(Kept::InMemory)
+    }
+
+    fn give_up(&mut self) {
+        self.cold.give_up();
     }
 
     fn restore_logged(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {

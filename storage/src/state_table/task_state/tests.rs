@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::key_group::KEY_GROUPS;
 use crate::memory::MemoryBudget;
 use crate::rocks::RocksShared;
 use crate::state_store::StateBackend;
@@ -24,11 +25,13 @@ pub(crate) fn single_task(directory: &Path, backend: StateBackend, budget_bytes:
 }
 
 #[test]
-fn a_table_is_created_once() {
+fn a_table_is_created_once_and_before_the_first_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let mut task = single_task(directory.path(), StateBackend::Memory, 1 << 20);
     task.point_table(TableId(1)).unwrap();
     assert!(matches!(task.range_table(TableId(1)), Err(StorageError::Internal(_))));
+    drop(task.snapshot(&mut [], Epoch(1)).unwrap());
+    assert!(matches!(task.range_table(TableId(2)), Err(StorageError::Internal(_))));
 }
 
 #[test]
