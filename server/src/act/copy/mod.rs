@@ -138,7 +138,7 @@ impl TableCopy {
         }
         let batch = RecordBatch::try_new_with_options(nullable(&schema), columns, &options)?;
         self.target.check(&batch, &self.text)?;
-        let batch = batch.with_schema(schema)?;
+        let batch = checked(&batch, &schema)?;
         if !self.memory.try_grow(batch.get_array_memory_size()) {
             return Err(SqlError::new("53200", "out of memory")
                 .with_detail("The rows of the COPY do not fit into the server's memory limit.")
@@ -201,6 +201,12 @@ impl TableCopy {
 pub(crate) fn nullable(schema: &arrow::datatypes::SchemaRef) -> arrow::datatypes::SchemaRef {
     let fields = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
     Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Rows whose NULLs have been checked, under the schema that forbids them.
+pub(crate) fn checked(rows: &RecordBatch, schema: &arrow::datatypes::SchemaRef) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), rows.columns().to_vec(), &options)?)
 }
 
 #[async_trait]

@@ -4,7 +4,7 @@ use arrow::array::RecordBatch;
 
 use crate::{
     act::{
-        copy::nullable,
+        copy::{checked, nullable},
         dml::{insert::conform, table_change::TableChange, work::Work},
     },
     error::{Result, SqlError},
@@ -27,7 +27,7 @@ pub(crate) async fn fill(session: &mut Session, table: u64, rows: Vec<RecordBatc
         let rows = conform(&rows, &nullable(target.schema()))?;
         target.check(&rows, &change.text)?;
         count += rows.num_rows() as u64;
-        change.insert(&mut work, &rows.with_schema(target.schema().clone())?)?;
+        change.insert(&mut work, &checked(&rows, target.schema())?)?;
     }
     work.account()?;
     work.commit(&server.engine).await?;

@@ -23,7 +23,7 @@ use millpond_planner::{
 
 use crate::{
     act::{
-        copy::nullable,
+        copy::{checked, nullable},
         dml::{
             changes::Changes,
             keyed::KeyState,
@@ -57,7 +57,7 @@ pub(crate) async fn execute(session: &mut Session, insert: &BoundInsert, values:
     let mut written = Vec::new();
     for rows in proposed {
         cancel.check()?;
-        let rows = rows.with_schema(target.schema().clone())?;
+        let rows = checked(&rows, target.schema())?;
         match &insert.on_conflict {
             None => {
                 change.insert(session.work(), &rows)?;
@@ -280,5 +280,5 @@ fn update_existing(
     }
     let new = RecordBatch::try_new(nullable(schema), columns)?;
     change.target.check(&new, &change.text)?;
-    Ok(Some((old, new.with_schema(schema.clone())?)))
+    Ok(Some((old, checked(&new, schema)?)))
 }

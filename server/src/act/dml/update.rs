@@ -18,7 +18,7 @@ use millpond_planner::bind::{BoundDelete, BoundUpdate, OutputColumn};
 
 use crate::{
     act::{
-        copy::nullable,
+        copy::{checked, nullable},
         dml::{
             insert::{conform, returning_answer},
             table_change::TableChange,
@@ -44,7 +44,7 @@ pub(crate) async fn update(session: &mut Session, update: &BoundUpdate, values: 
         old.push(part(rows, 0, width)?);
         let after = conform(&part(rows, width, width)?, &nullable(target.schema()))?;
         target.check(&after, &change.text)?;
-        new.push(after.with_schema(target.schema().clone())?);
+        new.push(checked(&after, target.schema())?);
         returned.push(part(rows, 2 * width, rows.num_columns() - 2 * width)?);
     }
     for rows in &old {
