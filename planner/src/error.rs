@@ -259,9 +259,7 @@ impl From<DataFusionError> for PlanError {
                 None => Self::internal("an empty collection of errors"),
             },
             DataFusionError::NotImplemented(message) => Self::unsupported(message),
-            DataFusionError::ResourcesExhausted(message) => {
-                Self::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(message)
-            }
+            DataFusionError::ResourcesExhausted(message) => Self::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(message),
             DataFusionError::Plan(message) => Self::new(sqlstate::FEATURE_NOT_SUPPORTED, message),
             DataFusionError::Execution(message) => Self::from_execution(message),
             other => Self::internal(other.strip_backtrace()),
@@ -280,7 +278,9 @@ impl PlanError {
             source = inner.source();
         }
         match error.find_root() {
-            DataFusionError::ResourcesExhausted(message) => Self::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(message.clone()),
+            DataFusionError::ResourcesExhausted(message) => {
+                Self::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(message.clone())
+            }
             DataFusionError::ArrowError(error, _) if matches!(error.as_ref(), ArrowError::DivideByZero) => {
                 Self::new(sqlstate::DIVISION_BY_ZERO, "division by zero")
             }

@@ -328,7 +328,9 @@ impl Acknowledged {
         let request = ScanRequest { key_range, batch_rows: BATCH_ROWS, ..ScanRequest::default() };
         let sealed = self.collection.scan(self.at, request)?;
         let mut removed: HashMap<Box<[u8]>, i64> = match &self.overlay {
-            Overlay::ByRow(rows) => rows.iter().filter(|(_, (count, _))| *count < 0).map(|(row, (count, _))| (row.clone(), -count)).collect(),
+            Overlay::ByRow(rows) => {
+                rows.iter().filter(|(_, (count, _))| *count < 0).map(|(row, (count, _))| (row.clone(), -count)).collect()
+            }
             Overlay::ByKey(_) => HashMap::new(),
         };
         let added = self.added()?;

@@ -6,7 +6,10 @@ use datafusion::{
 };
 use sqlparser::tokenizer::Span;
 
-use super::{binder::Binder, typed::{Typed, null_of}};
+use super::{
+    binder::Binder,
+    typed::{Typed, null_of},
+};
 use crate::{
     error::{PlanError, Result, sqlstate},
     functions::cast,

@@ -99,10 +99,14 @@ impl Binder<'_> {
         }
         let mut outputs = Vec::with_capacity(step.columns.len());
         for (index, (column, wanted)) in step.columns.iter().zip(&base.columns).enumerate() {
-            if !column.sql_type.same(&wanted.sql_type) && !crate::types::coercion::can_coerce(&column.sql_type, &wanted.sql_type, CoercionContext::Implicit) {
+            if !column.sql_type.same(&wanted.sql_type)
+                && !crate::types::coercion::can_coerce(&column.sql_type, &wanted.sql_type, CoercionContext::Implicit)
+            {
                 let (own, other) = (wanted.sql_type.name(), column.sql_type.name());
-                let message =
-                    format!("recursive query \"{name}\" column {} has type {own} in non-recursive term but type {other} overall", index + 1);
+                let message = format!(
+                    "recursive query \"{name}\" column {} has type {own} in non-recursive term but type {other} overall",
+                    index + 1
+                );
                 return Err(PlanError::new(sqlstate::DATATYPE_MISMATCH, message)
                     .with_hint("Cast the output of the non-recursive term to the correct type.")
                     .at(span));
@@ -125,11 +129,8 @@ impl Binder<'_> {
 /// Gives the columns the names of the WITH item.
 fn rename(mut rows: BoundRows, cte: &Cte, name: &str) -> Result<BoundRows> {
     if cte.alias.columns.len() > rows.columns.len() {
-        let message = format!(
-            "WITH query \"{name}\" has {} columns available but {} columns specified",
-            rows.columns.len(),
-            cte.alias.columns.len()
-        );
+        let message =
+            format!("WITH query \"{name}\" has {} columns available but {} columns specified", rows.columns.len(), cte.alias.columns.len());
         return Err(PlanError::new(sqlstate::INVALID_COLUMN_REFERENCE, message).at(cte.alias.name.span));
     }
     for (column, alias) in rows.columns.iter_mut().zip(&cte.alias.columns) {

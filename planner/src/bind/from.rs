@@ -55,7 +55,12 @@ struct Named {
 
 impl Binder<'_> {
     /// The relations of FROM, joined; one row without columns if there are none.
-    pub(super) fn from<'p>(&self, tables: &[TableWithJoins], outer: Option<&'p Scope<'p>>, common: &Rc<CommonTables>) -> Result<FromItem<'p>> {
+    pub(super) fn from<'p>(
+        &self,
+        tables: &[TableWithJoins],
+        outer: Option<&'p Scope<'p>>,
+        common: &Rc<CommonTables>,
+    ) -> Result<FromItem<'p>> {
         let mut joined: Option<FromItem<'p>> = None;
         for table in tables {
             let item = match &joined {
@@ -64,7 +69,9 @@ impl Binder<'_> {
             };
             joined = Some(match joined {
                 Some(left) => self.cross(left, item)?,
-                None if item.pending.is_some() => self.cross(FromItem::new(LogicalPlanBuilder::empty(true).build()?, Scope::default()), item)?,
+                None if item.pending.is_some() => {
+                    self.cross(FromItem::new(LogicalPlanBuilder::empty(true).build()?, Scope::default()), item)?
+                }
                 None => item,
             });
         }
@@ -170,7 +177,9 @@ impl Binder<'_> {
         let schemas: Vec<&str> = match &name.schema {
             Some(schema) => vec![schema.as_str()],
             None if self.context.search_path.iter().any(|schema| schema == "pg_catalog") => {
-                let user = |schema: &&str| self.context.catalog.schema(schema).is_some_and(|found| self.context.catalog.in_schema(found.id, &name.name).is_some());
+                let user = |schema: &&str| {
+                    self.context.catalog.schema(schema).is_some_and(|found| self.context.catalog.in_schema(found.id, &name.name).is_some())
+                };
                 let path = self.context.search_path.iter().map(String::as_str);
                 path.take_while(|schema| !user(schema)).collect()
             }
@@ -186,7 +195,8 @@ impl Binder<'_> {
             }
             let plan = LogicalPlanBuilder::scan(TableReference::partial(schema, name.name.as_str()), source, None)?.build()?;
             let (plan, columns) = self.canonical(plan, columns)?;
-            let item = self.under_alias(BoundRows { plan, columns }, alias, Named { name: name.name.clone(), schema: Some(schema.to_owned()) })?;
+            let item =
+                self.under_alias(BoundRows { plan, columns }, alias, Named { name: name.name.clone(), schema: Some(schema.to_owned()) })?;
             return Ok(Some(item));
         }
         Ok(None)
@@ -208,16 +218,19 @@ impl Binder<'_> {
             origin: None,
         };
         if columns.iter().all(|(_, sql_type, arrow, _)| sql_type.arrow() == *arrow) {
-            let scope = found.into_iter().zip(&columns).map(|(column, (name, sql_type, _, nullable))| scope_column(column, name, sql_type, *nullable));
+            let scope = found
+                .into_iter()
+                .zip(&columns)
+                .map(|(column, (name, sql_type, _, nullable))| scope_column(column, name, sql_type, *nullable));
             return Ok((plan, scope.collect()));
         }
-        let outputs = found
-            .into_iter()
-            .zip(&columns)
-            .map(|(column, (name, sql_type, arrow, _))| crate::functions::cast::native(Expr::Column(column), arrow, &sql_type.arrow()).alias(name));
+        let outputs = found.into_iter().zip(&columns).map(|(column, (name, sql_type, arrow, _))| {
+            crate::functions::cast::native(Expr::Column(column), arrow, &sql_type.arrow()).alias(name)
+        });
         let outputs: Vec<Expr> = outputs.collect();
         let plan = LogicalPlanBuilder::from(plan).project(outputs)?.build()?;
-        let scope = columns.iter().map(|(name, sql_type, _, nullable)| scope_column(Column::new_unqualified(name), name, sql_type, *nullable));
+        let scope =
+            columns.iter().map(|(name, sql_type, _, nullable)| scope_column(Column::new_unqualified(name), name, sql_type, *nullable));
         Ok((plan, scope.collect()))
     }
 
@@ -229,7 +242,9 @@ impl Binder<'_> {
         };
         let key = match &object.body {
             ObjectBody::Table(table) => table.primary_key.as_ref().map(|key| key.columns.clone()),
-            ObjectBody::MaterializedView(view) => view.unique_key.clone().filter(|key| key.iter().all(|column| view.columns[*column].not_null)),
+            ObjectBody::MaterializedView(view) => {
+                view.unique_key.clone().filter(|key| key.iter().all(|column| view.columns[*column].not_null))
+            }
             _ => None,
         };
         let constraints: Vec<_> = key.filter(|key| !key.is_empty()).map(datafusion::common::Constraint::PrimaryKey).into_iter().collect();
@@ -293,8 +308,7 @@ impl Binder<'_> {
         given: &[(String, Span)],
     ) -> Result<FromItem<'p>> {
         if given.len() > rows.columns.len() {
-            let message =
-                format!("table \"{name}\" has {} columns available but {} columns specified", rows.columns.len(), given.len());
+            let message = format!("table \"{name}\" has {} columns available but {} columns specified", rows.columns.len(), given.len());
             return Err(PlanError::new(sqlstate::INVALID_COLUMN_REFERENCE, message).at(given[rows.columns.len()].1));
         }
         for (column, (alias, _)) in rows.columns.iter_mut().zip(given) {

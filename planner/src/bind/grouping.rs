@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 
 use datafusion::{
-    common::{Column, TableReference, tree_node::{Transformed, TreeNode, TreeNodeRecursion}},
+    common::{
+        Column, TableReference,
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+    },
     logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan, expr::AggregateFunction, lit},
 };
 use sqlparser::{
@@ -160,7 +163,9 @@ impl Binder<'_> {
             Named::Output(index) => {
                 let value = outputs[index].value.clone();
                 if contains(&value.expr, |expr| matches!(expr, Expr::AggregateFunction(_))) {
-                    return Err(PlanError::new(sqlstate::GROUPING_ERROR, "aggregate functions are not allowed in GROUP BY").at(outputs[index].span));
+                    return Err(
+                        PlanError::new(sqlstate::GROUPING_ERROR, "aggregate functions are not allowed in GROUP BY").at(outputs[index].span)
+                    );
                 }
                 value
             }
@@ -192,11 +197,8 @@ impl Binder<'_> {
 
     /// Grouping by an interval shows its justified form: outputs that are the same expression have to become that form too.
     fn normalise_intervals(&self, parts: &mut Parts, groups: &Groups) -> Result<()> {
-        let pairs: Vec<(Expr, Expr)> = groups
-            .expressions
-            .iter()
-            .filter_map(|expr| comparison::undo_distinct_form(expr).map(|plain| (plain, expr.clone())))
-            .collect();
+        let pairs: Vec<(Expr, Expr)> =
+            groups.expressions.iter().filter_map(|expr| comparison::undo_distinct_form(expr).map(|plain| (plain, expr.clone()))).collect();
         if pairs.is_empty() {
             return Ok(());
         }

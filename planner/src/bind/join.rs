@@ -112,7 +112,9 @@ impl Binder<'_> {
                 }
                 self.join_using(left, right, join_type, &shared)
             }
-            JoinConstraint::None => Err(PlanError::new(sqlstate::SYNTAX_ERROR, "syntax error: a join needs ON or USING").at(join.relation.span())),
+            JoinConstraint::None => {
+                Err(PlanError::new(sqlstate::SYNTAX_ERROR, "syntax error: a join needs ON or USING").at(join.relation.span()))
+            }
         }
     }
 
@@ -174,7 +176,13 @@ impl Binder<'_> {
         Ok(FromItem::new(plan, scope))
     }
 
-    fn join_using<'p>(&self, left: FromItem<'p>, right: FromItem<'p>, join_type: JoinType, names: &[(String, Span)]) -> Result<FromItem<'p>> {
+    fn join_using<'p>(
+        &self,
+        left: FromItem<'p>,
+        right: FromItem<'p>,
+        join_type: JoinType,
+        names: &[(String, Span)],
+    ) -> Result<FromItem<'p>> {
         let mut conditions = Vec::with_capacity(names.len());
         let mut pairs = Vec::with_capacity(names.len());
         for (name, span) in names {
@@ -197,7 +205,12 @@ impl Binder<'_> {
         make_nullable(&mut scope, plan.schema());
         let merged = self.merged_columns(&mut plan, &pairs, join_type, names)?;
         let hidden: Vec<usize> = (0..scope.columns.len())
-            .filter(|index| pairs.iter().any(|(left, right)| is_side(&scope.columns[*index], left, *index < left_width) || is_side(&scope.columns[*index], right, *index >= left_width)))
+            .filter(|index| {
+                pairs.iter().any(|(left, right)| {
+                    is_side(&scope.columns[*index], left, *index < left_width)
+                        || is_side(&scope.columns[*index], right, *index >= left_width)
+                })
+            })
             .collect();
         let rest: Vec<usize> = scope.visible.iter().copied().filter(|column| !hidden.contains(column)).collect();
         let first = scope.columns.len();
@@ -293,4 +306,3 @@ fn make_nullable(scope: &mut Scope<'_>, schema: &datafusion::common::DFSchema) {
         }
     }
 }
-

@@ -14,30 +14,30 @@
 //! | `definition/*` | CREATE, ALTER, DROP, COMMENT |
 
 mod binder;
-mod typed;
-mod scope;
+mod bound;
 mod coerce;
+mod common_table;
+mod definition;
+mod dml;
 mod expression;
-mod subquery;
+mod from;
+mod grouping;
+mod join;
+mod ordering;
 mod output_name;
 mod query;
-mod set_operation;
-mod values;
-mod common_table;
+mod reference;
+mod scope;
 mod select;
 mod select_list;
-mod grouping;
-mod windowing;
-mod ordering;
-mod from;
-mod join;
-mod table_function;
-mod window_table;
-mod bound;
-mod reference;
-mod dml;
-mod definition;
+mod set_operation;
 mod statement;
+mod subquery;
+mod table_function;
+mod typed;
+mod values;
+mod window_table;
+mod windowing;
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub use self::{
     binder::Binder,
     bound::*,
     definition::{checks_of, default_of},
-    statement::{bind, bind_source_columns, bind_expression_values, bind_query, bind_query_text, bind_stored_query},
+    statement::{bind, bind_expression_values, bind_query, bind_query_text, bind_source_columns, bind_stored_query},
     typed::Typed,
 };
 use crate::{catalog::Catalog, pg_text::TextSettings, types::SqlType};

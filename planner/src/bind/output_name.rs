@@ -2,10 +2,7 @@
 
 use sqlparser::ast::{self, AccessExpr, Expr, Query, SelectItem, SetExpr};
 
-use crate::{
-    catalog::fold,
-    types::name::from_ast,
-};
+use crate::{catalog::fold, types::name::from_ast};
 
 const UNNAMED: &str = "?column?";
 

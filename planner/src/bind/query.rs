@@ -59,7 +59,8 @@ impl Binder<'_> {
             SetExpr::Values(values) => self.values(values, outer, common),
             SetExpr::Table(table) => self.table_command(table, common),
             SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
-                Err(PlanError::unsupported("statements that change data are not supported inside of a query").with_hint("Send two statements."))
+                Err(PlanError::unsupported("statements that change data are not supported inside of a query")
+                    .with_hint("Send two statements."))
             }
         }
     }
@@ -83,7 +84,9 @@ impl Binder<'_> {
         }
         if let Some(clause) = &query.fetch {
             if clause.with_ties || clause.percent {
-                return Err(PlanError::unsupported("FETCH .. WITH TIES and PERCENT are not supported").with_hint("Use rank() in a subquery."));
+                return Err(
+                    PlanError::unsupported("FETCH .. WITH TIES and PERCENT are not supported").with_hint("Use rank() in a subquery.")
+                );
             }
             fetch = match &clause.quantity {
                 Some(quantity) => self.row_count(quantity, "LIMIT", &scope)?,
@@ -102,7 +105,9 @@ impl Binder<'_> {
         let span = ast.span();
         let value = self.expression(ast, scope, &Place::scalar(clause))?;
         if value.expr.any_column_refs() {
-            return Err(PlanError::new(sqlstate::INVALID_COLUMN_REFERENCE, format!("argument of {clause} must not contain variables")).at(span));
+            return Err(
+                PlanError::new(sqlstate::INVALID_COLUMN_REFERENCE, format!("argument of {clause} must not contain variables")).at(span)
+            );
         }
         let value = self.coerce(value, &SqlType::BigInt, CoercionContext::Assignment, span)?;
         match self.constant_of(value.clone())? {

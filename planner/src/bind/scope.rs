@@ -33,7 +33,8 @@ impl ScopeColumn {
     fn typed(&self, span: Span) -> Typed {
         let mut column = self.column.clone();
         if span.start.line > 0 {
-            let place = |location: sqlparser::tokenizer::Location| datafusion::common::Location { line: location.line, column: location.column };
+            let place =
+                |location: sqlparser::tokenizer::Location| datafusion::common::Location { line: location.line, column: location.column };
             column.spans_mut().add_span(datafusion::common::Span { start: place(span.start), end: place(span.end) });
         }
         Typed::new(Expr::Column(column), self.sql_type.clone()).with_modifier(self.modifier)

@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use datafusion::{
-    common::{Column, tree_node::{Transformed, TreeNode}},
+    common::{
+        Column,
+        tree_node::{Transformed, TreeNode},
+    },
     logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, expr::Sort},
 };
 use sqlparser::ast::{self, Distinct, OrderByExpr, Select, Spanned, WindowSpec};
@@ -318,12 +321,9 @@ fn named_windows(select: &Select) -> Result<Vec<(String, WindowSpec)>> {
         }
         let spec = match definition {
             ast::NamedWindowExpr::WindowSpec(spec) => spec.clone(),
-            ast::NamedWindowExpr::NamedWindow(other) => WindowSpec {
-                window_name: Some(other.clone()),
-                partition_by: vec![],
-                order_by: vec![],
-                window_frame: None,
-            },
+            ast::NamedWindowExpr::NamedWindow(other) => {
+                WindowSpec { window_name: Some(other.clone()), partition_by: vec![], order_by: vec![], window_frame: None }
+            }
         };
         windows.push((folded, spec));
     }

@@ -7,13 +7,7 @@ use sqlparser::{
     tokenizer::Span,
 };
 
-use super::{
-    binder::Binder,
-    expression::Place,
-    output_name,
-    scope::Scope,
-    typed::Typed,
-};
+use super::{binder::Binder, expression::Place, output_name, scope::Scope, typed::Typed};
 use crate::{
     catalog::{QualifiedName, fold},
     error::{PlanError, Result, sqlstate},
@@ -64,12 +58,14 @@ impl Binder<'_> {
                         let message = "SELECT * with no tables specified is not valid";
                         return Err(PlanError::new(sqlstate::SYNTAX_ERROR, message).at(span));
                     }
-                    outputs.extend(scope.visible_columns().map(|column| Output {
-                        name: column.name.clone(),
-                        value: Typed::new(datafusion::logical_expr::Expr::Column(column.column.clone()), column.sql_type.clone())
-                            .with_modifier(column.modifier),
-                        origin: column.origin,
-                        span,
+                    outputs.extend(scope.visible_columns().map(|column| {
+                        Output {
+                            name: column.name.clone(),
+                            value: Typed::new(datafusion::logical_expr::Expr::Column(column.column.clone()), column.sql_type.clone())
+                                .with_modifier(column.modifier),
+                            origin: column.origin,
+                            span,
+                        }
                     }));
                 }
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {

@@ -16,7 +16,11 @@ use super::{
 use crate::{
     error::{PlanError, Result, sqlstate},
     functions::comparison,
-    types::{SqlType, coercion::{CoercionContext, common_type}, modifier},
+    types::{
+        SqlType,
+        coercion::{CoercionContext, common_type},
+        modifier,
+    },
 };
 
 impl Binder<'_> {
@@ -87,7 +91,8 @@ impl Binder<'_> {
             let candidates: Vec<SqlType> = inputs.iter().map(|rows| rows.columns[index].sql_type.clone()).collect();
             types.push(common_type(&candidates).ok_or_else(|| unmatched(&candidates, word).at(body.span()))?);
         }
-        let names: Vec<String> = inputs.first().map(|rows| rows.columns.iter().map(|column| column.name.clone()).collect()).unwrap_or_default();
+        let names: Vec<String> =
+            inputs.first().map(|rows| rows.columns.iter().map(|column| column.name.clone()).collect()).unwrap_or_default();
         let plan_names = unique_names(&names);
         let mut columns: Vec<ScopeColumn> = inputs.first().map(|rows| rows.columns.clone()).unwrap_or_default();
         for (index, column) in columns.iter_mut().enumerate() {
@@ -123,9 +128,11 @@ impl Binder<'_> {
             outputs.push(Expr::Column(datafusion::common::Column::new_unqualified(name)).alias(NUMBER));
             Ok(LogicalPlanBuilder::from(plan).project(outputs)?.build()?)
         };
-        let columns: Vec<Expr> = left.schema().columns().into_iter().map(|column| Expr::Column(column.clone()).alias(column.name)).collect();
+        let columns: Vec<Expr> =
+            left.schema().columns().into_iter().map(|column| Expr::Column(column.clone()).alias(column.name)).collect();
         let (left, right) = (numbered(left)?, numbered(right)?);
-        let plan = if intersect { LogicalPlanBuilder::intersect(left, right, true)? } else { LogicalPlanBuilder::except(left, right, true)? };
+        let plan =
+            if intersect { LogicalPlanBuilder::intersect(left, right, true)? } else { LogicalPlanBuilder::except(left, right, true)? };
         Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
     }
 }

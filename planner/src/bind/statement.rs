@@ -18,7 +18,10 @@ use super::{
     typed::Typed,
 };
 use crate::{
-    catalog::{fold, object::{Column, Object, QuerySettings}},
+    catalog::{
+        fold,
+        object::{Column, Object, QuerySettings},
+    },
     error::{PlanError, Result, sqlstate},
     functions::session,
     parse::{self, ParsedStatement, Statement, statement::CreateSource},
@@ -75,8 +78,11 @@ pub fn bind_source_columns(create: &CreateSource, object: &Object, columns: Vec<
 /// 42601 if their number is wrong, 42804 if a type is.
 pub fn bind_expression_values(arguments: &[ast::Expr], types: &[SqlType], context: &BindContext<'_>) -> Result<Vec<Expr>> {
     if arguments.len() != types.len() {
-        return Err(PlanError::new(sqlstate::SYNTAX_ERROR, "wrong number of parameters for prepared statement")
-            .with_detail(format!("Expected {} parameters but got {}.", types.len(), arguments.len())));
+        return Err(PlanError::new(sqlstate::SYNTAX_ERROR, "wrong number of parameters for prepared statement").with_detail(format!(
+            "Expected {} parameters but got {}.",
+            types.len(),
+            arguments.len()
+        )));
     }
     let binder = Binder::new(context);
     let scope = Scope::below(None, Rc::default());
@@ -149,9 +155,7 @@ impl Binder<'_> {
                 scroll: cursor.scroll != Some(false),
                 hold: cursor.hold,
             },
-            Statement::Fetch(fetch) => {
-                BoundStatement::Fetch { name: fold(&fetch.cursor), direction: fetch.direction, moves: fetch.moves }
-            }
+            Statement::Fetch(fetch) => BoundStatement::Fetch { name: fold(&fetch.cursor), direction: fetch.direction, moves: fetch.moves },
             Statement::Explain(explain) => {
                 let inner = Binder::new(self.context);
                 BoundStatement::Explain(Box::new(inner.statement(&explain.statement.statement, &explain.statement.text)?))
@@ -368,4 +372,3 @@ fn text_settings_of(settings: &QuerySettings, now: &TextSettings) -> TextSetting
         now_us: now.now_us,
     }
 }
-

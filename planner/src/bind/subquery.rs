@@ -11,7 +11,8 @@ use datafusion::{
     logical_expr::{
         Expr, LogicalPlan, LogicalPlanBuilder, Operator,
         expr::{AggregateFunction, Exists, InSubquery},
-        lit, logical_plan::Subquery,
+        lit,
+        logical_plan::Subquery,
     },
 };
 use sqlparser::{
@@ -251,7 +252,8 @@ impl Binder<'_> {
         };
         let element = column.sql_type.clone();
         let argument = Expr::Column(column.column.clone());
-        let chosen = aggregate::choose("array_agg", &[element.clone()]).ok_or_else(|| PlanError::internal("array_agg is not registered"))?;
+        let chosen =
+            aggregate::choose("array_agg", &[element.clone()]).ok_or_else(|| PlanError::internal("array_agg is not registered"))?;
         let call = AggregateFunction::new_udf(chosen.function, vec![argument], false, None, vec![], None);
         let plan = LogicalPlanBuilder::from(rows.plan).aggregate(Vec::<Expr>::new(), vec![Expr::AggregateFunction(call)])?.build()?;
         let value = Typed::new(Expr::ScalarSubquery(as_subquery(plan)), SqlType::array(element.clone()));

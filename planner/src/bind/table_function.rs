@@ -157,7 +157,8 @@ impl Binder<'_> {
     ) -> Result<FromItem<'p>> {
         let Expansion { mut lists, scalar } = expansion;
         if with_ordinality {
-            let first = lists.first().map(|(_, list)| list.clone()).ok_or_else(|| PlanError::internal("a table function without columns"))?;
+            let first =
+                lists.first().map(|(_, list)| list.clone()).ok_or_else(|| PlanError::internal("a table function without columns"))?;
             lists.push(("ordinality".to_owned(), self.call("array_positions_of", vec![first], Span::empty())?));
         }
         let correlated = lists.iter().any(|(_, list)| list.expr.contains_outer());
@@ -167,9 +168,8 @@ impl Binder<'_> {
         } else {
             super::select_list::unique_names(&names)
         };
-        let pending = correlated.then(|| PendingLists {
-            lists: plan_names.iter().cloned().zip(lists.iter().map(|(_, list)| list.expr.clone())).collect(),
-        });
+        let pending = correlated
+            .then(|| PendingLists { lists: plan_names.iter().cloned().zip(lists.iter().map(|(_, list)| list.expr.clone())).collect() });
         let plan = if correlated {
             LogicalPlanBuilder::empty(true).build()?
         } else {

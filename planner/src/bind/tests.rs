@@ -84,7 +84,8 @@ impl Bench {
                 let schema = update.table.arrow_schema();
                 let part = |batch: &RecordBatch, from: usize| batch.columns()[from..from + width].to_vec();
                 let old: Vec<_> = changed.iter().map(|batch| RecordBatch::try_new(nullable(&schema), part(batch, 0)).unwrap()).collect();
-                let new: Vec<_> = changed.iter().map(|batch| RecordBatch::try_new(nullable(&schema), part(batch, width)).unwrap()).collect();
+                let new: Vec<_> =
+                    changed.iter().map(|batch| RecordBatch::try_new(nullable(&schema), part(batch, width)).unwrap()).collect();
                 self.remove(update.table.id, &old);
                 self.rows.entry(update.table.id).or_default().extend(new);
                 Ok(())

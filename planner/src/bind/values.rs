@@ -68,8 +68,13 @@ impl Binder<'_> {
                 row.push(value.expr);
             }
         }
-        let has_subquery = values.iter().flatten().any(|value| value.contains_scalar_subquery() || !value.is_volatile() && value.contains_outer());
-        let plan = if has_subquery { self.union_of_rows(values, &names)? } else { LogicalPlanBuilder::values_with_schema(values, &schema)?.build()? };
+        let has_subquery =
+            values.iter().flatten().any(|value| value.contains_scalar_subquery() || !value.is_volatile() && value.contains_outer());
+        let plan = if has_subquery {
+            self.union_of_rows(values, &names)?
+        } else {
+            LogicalPlanBuilder::values_with_schema(values, &schema)?.build()?
+        };
         let columns = names.into_iter().zip(types.into_iter().zip(modifiers)).map(|(name, (sql_type, modifier))| ScopeColumn {
             column: Column::new_unqualified(&name),
             name,
@@ -97,10 +102,8 @@ impl Binder<'_> {
     pub(super) fn table_command(&self, table: &ast::Table, common: &Rc<CommonTables>) -> Result<BoundRows> {
         // The parser keeps no quotes here: a name is taken as unquoted.
         let fold = |name: &String| name.to_lowercase();
-        let name = QualifiedName {
-            schema: table.schema_name.as_ref().map(fold),
-            name: table.table_name.as_ref().map(fold).unwrap_or_default(),
-        };
+        let name =
+            QualifiedName { schema: table.schema_name.as_ref().map(fold), name: table.table_name.as_ref().map(fold).unwrap_or_default() };
         let item = self.relation(&name, None, Span::empty(), common)?;
         let columns = item.scope.visible_columns().cloned().collect();
         Ok(BoundRows { plan: item.plan, columns })

@@ -102,8 +102,7 @@ impl Binder<'_> {
         match alias {
             None => Ok(FromItem::new(plan, Scope::of_relation(&name, schema, columns))),
             Some(alias) => {
-                let given: Vec<(String, Span)> =
-                    alias.columns.iter().map(|column| (fold(&column.name), column.name.span)).collect();
+                let given: Vec<(String, Span)> = alias.columns.iter().map(|column| (fold(&column.name), column.name.span)).collect();
                 self.qualified(BoundRows { plan, columns }, fold(&alias.name), None, &given)
             }
         }
@@ -208,4 +207,3 @@ fn window_time(ast: &ast::Expr, scope: &Scope<'_>) -> Result<ScopeColumn> {
         None => Err(PlanError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")).at(span)),
     }
 }
-

@@ -1,7 +1,10 @@
 //! Window functions: the plan that computes them, and the expressions above it in terms of its columns.
 
 use datafusion::{
-    common::{Column, tree_node::{Transformed, TreeNode, TreeNodeRecursion}},
+    common::{
+        Column,
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+    },
     logical_expr::{Expr, LogicalPlanBuilder},
 };
 

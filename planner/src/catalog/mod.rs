@@ -3,10 +3,10 @@
 //! A change ([`CatalogChange`]) gives a new catalog and can be written as a record ([`record`]); the records in order give the catalog back.
 //! An object's number never changes and is never used again: it is the object's OID, and the id of its collection.
 
-pub mod object;
-pub mod name;
 pub mod change;
 pub mod dependency;
+pub mod name;
+pub mod object;
 pub mod record;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -51,12 +51,9 @@ struct Inner {
 impl Default for Catalog {
     fn default() -> Self {
         let mut inner = Inner { objects: BTreeMap::new(), names: BTreeMap::new(), schemas: BTreeMap::new(), next_id: FIRST_USER_ID };
-        for (id, name) in [
-            (PG_CATALOG_ID, "pg_catalog"),
-            (PUBLIC_ID, "public"),
-            (INFORMATION_SCHEMA_ID, "information_schema"),
-            (MILLPOND_ID, "millpond"),
-        ] {
+        for (id, name) in
+            [(PG_CATALOG_ID, "pg_catalog"), (PUBLIC_ID, "public"), (INFORMATION_SCHEMA_ID, "information_schema"), (MILLPOND_ID, "millpond")]
+        {
             inner.put(Arc::new(Object::schema(id, name)));
         }
         Self { inner: Arc::new(inner) }
@@ -177,8 +174,13 @@ impl Catalog {
     /// The object as an error message names it: with its schema if the path does not lead to it.
     pub fn shown_name(&self, object: &Object, search_path: &[String]) -> String {
         let plain = QualifiedName { schema: None, name: object.name.clone() };
-        let visible = matches!(object.body, ObjectBody::Schema) || self.find(&plain, search_path).is_some_and(|found| found.id == object.id);
-        if visible { name::quoted(&object.name) } else { format!("{}.{}", name::quoted(self.schema_name(object)), name::quoted(&object.name)) }
+        let visible =
+            matches!(object.body, ObjectBody::Schema) || self.find(&plain, search_path).is_some_and(|found| found.id == object.id);
+        if visible {
+            name::quoted(&object.name)
+        } else {
+            format!("{}.{}", name::quoted(self.schema_name(object)), name::quoted(&object.name))
+        }
     }
 
     /// The catalog after a change.

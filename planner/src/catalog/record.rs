@@ -202,9 +202,7 @@ fn write_object(object: &Object) -> ObjectRecord {
             options: sink.options.clone(),
             settings: write_settings(&sink.settings),
         },
-        ObjectBody::Index(index) => {
-            BodyRecord::Index { relation: index.relation, columns: index.columns.clone(), unique: index.unique }
-        }
+        ObjectBody::Index(index) => BodyRecord::Index { relation: index.relation, columns: index.columns.clone(), unique: index.unique },
     };
     ObjectRecord {
         id: object.id,

@@ -46,7 +46,15 @@ fn view(id: u64, name: &str, on: u64) -> Object {
         settings: QuerySettings::default(),
         unique_key: Some(vec![0]),
     });
-    Object { id, schema: PUBLIC_ID, name: name.into(), comment: Some("c".into()), depends_on: BTreeSet::from([on]), sql: String::new(), body }
+    Object {
+        id,
+        schema: PUBLIC_ID,
+        name: name.into(),
+        comment: Some("c".into()),
+        depends_on: BTreeSet::from([on]),
+        sql: String::new(),
+        body,
+    }
 }
 
 fn sample() -> (Catalog, Vec<Vec<u8>>) {
@@ -94,10 +102,7 @@ fn dropping_names_the_dependants() {
 fn records_lead_back_to_the_catalog() {
     let (catalog, records) = sample();
     let whole = catalog.to_record();
-    for read in [
-        Catalog::from_records(records.iter().map(Vec::as_slice)).unwrap(),
-        Catalog::from_records([whole.as_slice()]).unwrap(),
-    ] {
+    for read in [Catalog::from_records(records.iter().map(Vec::as_slice)).unwrap(), Catalog::from_records([whole.as_slice()]).unwrap()] {
         assert!(catalog.objects().eq(read.objects()));
         assert_eq!(catalog.next_id(), read.next_id());
     }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Datum, PrimitiveArray, Scalar},
-    compute::kernels::{arity::{try_binary, try_unary}, numeric},
+    compute::kernels::{
+        arity::{try_binary, try_unary},
+        numeric,
+    },
     datatypes::{DataType, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type},
     error::ArrowError,
 };
@@ -136,14 +139,21 @@ fn integers(call: &Call<'_>, operation: fn(&dyn Datum, &dyn Datum) -> Result<Arr
 /// The remainder has the sign of the dividend; that of the smallest integer by -1 is 0.
 fn modulo(call: &Call<'_>) -> Result<ArrayRef> {
     match call.result {
-        DataType::Int16 => zip::<Int16Type>(call, |left, right| if right == 0 { Err(division_by_zero()) } else { Ok(left.wrapping_rem(right)) }),
-        DataType::Int32 => zip::<Int32Type>(call, |left, right| if right == 0 { Err(division_by_zero()) } else { Ok(left.wrapping_rem(right)) }),
+        DataType::Int16 => {
+            zip::<Int16Type>(call, |left, right| if right == 0 { Err(division_by_zero()) } else { Ok(left.wrapping_rem(right)) })
+        }
+        DataType::Int32 => {
+            zip::<Int32Type>(call, |left, right| if right == 0 { Err(division_by_zero()) } else { Ok(left.wrapping_rem(right)) })
+        }
         _ => zip::<Int64Type>(call, |left, right| if right == 0 { Err(division_by_zero()) } else { Ok(left.wrapping_rem(right)) }),
     }
 }
 
 /// Two columns or a column and a constant, value by value.
-pub(super) fn zip<T: ArrowPrimitiveType>(call: &Call<'_>, operation: impl Fn(T::Native, T::Native) -> Result<T::Native>) -> Result<ArrayRef> {
+pub(super) fn zip<T: ArrowPrimitiveType>(
+    call: &Call<'_>,
+    operation: impl Fn(T::Native, T::Native) -> Result<T::Native>,
+) -> Result<ArrayRef> {
     let column = |value: &ColumnarValue| -> Result<PrimitiveArray<T>> {
         match value.to_array(1)?.as_primitive_opt::<T>() {
             Some(array) => Ok(array.clone()),
@@ -322,7 +332,9 @@ fn short_decimals(call: &Call<'_>, step: Step, precision: u8, scale: i32) -> Res
     };
     zip::<Decimal128Type>(call, |left, right| match step {
         Step::Add | Step::Subtract | Step::Remainder => {
-            let (Some(left), Some(right)) = (left.checked_mul(left_factor), right.checked_mul(right_factor)) else { return Err(overflow()) };
+            let (Some(left), Some(right)) = (left.checked_mul(left_factor), right.checked_mul(right_factor)) else {
+                return Err(overflow());
+            };
             checked(match step {
                 Step::Add => left.checked_add(right),
                 Step::Subtract => left.checked_sub(right),
@@ -408,4 +420,3 @@ fn negative_decimal(call: &Call<'_>) -> Result<ArrayRef> {
     let values = call.decimals(0)?;
     call.build_decimals(|row| Ok(values.get(row).map(Decimal::negate)))
 }
-

@@ -358,7 +358,8 @@ fn compare_sets(call: &Call<'_>, question: Sets) -> Result<ArrayRef> {
         };
         let has = |at: usize| {
             inner.2.is_valid(at)
-                && (outer.1.0..outer.1.1).any(|other| outer.2.is_valid(other) && keys[outer.0].rows.row(other) == keys[inner.0].rows.row(at))
+                && (outer.1.0..outer.1.1)
+                    .any(|other| outer.2.is_valid(other) && keys[outer.0].rows.row(other) == keys[inner.0].rows.row(at))
         };
         let mut elements = inner.1.0..inner.1.1;
         Ok(Some(if matches!(question, Sets::Overlap) { elements.any(has) } else { elements.all(has) }))
@@ -490,9 +491,8 @@ impl ScalarUDFImpl for Quantified {
         let owners: UInt64Array = (0..lists.len())
             .flat_map(|row| std::iter::repeat_n(row as u64, range(lists, row).map_or(0, |(start, end)| end - start)))
             .collect();
-        let elements: UInt64Array = (0..lists.len())
-            .flat_map(|row| range(lists, row).map_or(0..0, |(start, end)| start as u64..end as u64))
-            .collect();
+        let elements: UInt64Array =
+            (0..lists.len()).flat_map(|row| range(lists, row).map_or(0..0, |(start, end)| start as u64..end as u64)).collect();
         let columns = vec![take(&values, &owners, None)?, take(lists.values(), &elements, None)?];
         let compared = if owners.is_empty() {
             new_null_array(&DataType::Boolean, 0)

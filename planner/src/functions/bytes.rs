@@ -5,7 +5,10 @@ use base64::Engine;
 use md5::{Digest, Md5};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 
-use super::{kernel::{Call, Traits}, signature::Entry};
+use super::{
+    kernel::{Call, Traits},
+    signature::Entry,
+};
 use crate::{
     error::{PlanError, Result, sqlstate},
     pg_text::{self, ByteaOutput},

@@ -4,8 +4,13 @@
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::{
-    common::{Result as DataFusionResult, ScalarValue, tree_node::{Transformed, TreeNode}},
-    logical_expr::{ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction},
+    common::{
+        Result as DataFusionResult, ScalarValue,
+        tree_node::{Transformed, TreeNode},
+    },
+    logical_expr::{
+        ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, expr::ScalarFunction,
+    },
 };
 use std::sync::Arc;
 

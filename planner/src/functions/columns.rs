@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, FixedSizeBinaryArray, LargeStringArray, LargeStringBuilder,
-        ListArray, PrimitiveArray, StringViewArray, StringViewBuilder,
+        Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, FixedSizeBinaryArray, LargeStringArray,
+        LargeStringBuilder, ListArray, PrimitiveArray, StringViewArray, StringViewBuilder,
     },
     compute::cast,
     datatypes::DataType,

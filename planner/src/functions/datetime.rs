@@ -37,8 +37,10 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::operator("+(timestamp, interval) timestamp", "timestamp_pl_interval", |call| shift_timestamp(call, 1)),
     Entry::operator("-(timestamp, interval) timestamp", "timestamp_mi_interval", |call| shift_timestamp(call, -1)),
     Entry::rewrite("+(interval, timestamp) timestamp", swapped),
-    Entry::kernel("+(timestamptz, interval) timestamptz", Traits::LOCAL, |call| shift_timestamptz(call, 1)).named("timestamptz_pl_interval"),
-    Entry::kernel("-(timestamptz, interval) timestamptz", Traits::LOCAL, |call| shift_timestamptz(call, -1)).named("timestamptz_mi_interval"),
+    Entry::kernel("+(timestamptz, interval) timestamptz", Traits::LOCAL, |call| shift_timestamptz(call, 1))
+        .named("timestamptz_pl_interval"),
+    Entry::kernel("-(timestamptz, interval) timestamptz", Traits::LOCAL, |call| shift_timestamptz(call, -1))
+        .named("timestamptz_mi_interval"),
     Entry::rewrite("+(interval, timestamptz) timestamptz", swapped),
     Entry::operator("-(timestamp, timestamp) interval", "timestamp_mi", timestamp_difference),
     Entry::operator("-(timestamptz, timestamptz) interval", "timestamptz_mi", timestamp_difference),
@@ -60,7 +62,11 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::strict("make_date(integer, integer, integer) date", make_date),
     Entry::strict("make_time(integer, integer, double precision) time", make_time),
     Entry::strict("make_timestamp(integer, integer, integer, integer, integer, double precision) timestamp", make_timestamp),
-    Entry::kernel("make_timestamptz(integer, integer, integer, integer, integer, double precision) timestamptz", Traits::LOCAL, make_timestamptz),
+    Entry::kernel(
+        "make_timestamptz(integer, integer, integer, integer, integer, double precision) timestamptz",
+        Traits::LOCAL,
+        make_timestamptz,
+    ),
     Entry::strict("isfinite(date) boolean", |call| {
         let days = call.values::<Date32Type>(0)?;
         call.build_booleans(|row| Ok(days.get(row).map(|days| days != DATE_INFINITY && days != DATE_NEGATIVE_INFINITY)))
@@ -184,7 +190,8 @@ pub(super) fn add_to_timestamp(micros: i64, interval: IntervalMonthDayNano, sign
     }
     let (months, days, time) = parts(interval);
     let moved = add_months(micros, sign * months)?;
-    let moved = days.checked_mul(sign * MICROS_PER_DAY).and_then(|days| moved.checked_add(days)).and_then(|moved| moved.checked_add(sign * time));
+    let moved =
+        days.checked_mul(sign * MICROS_PER_DAY).and_then(|days| moved.checked_add(days)).and_then(|moved| moved.checked_add(sign * time));
     moved.filter(|moved| is_finite(*moved)).ok_or_else(timestamp_out_of_range)
 }
 
@@ -371,7 +378,8 @@ fn of_epoch(call: &Call<'_>) -> Result<ArrayRef> {
 }
 
 fn day_of(year: i32, month: i32, day: i32) -> Result<i64> {
-    let invalid = || PlanError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("date field value out of range: {year}-{month:02}-{day:02}"));
+    let invalid =
+        || PlanError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("date field value out of range: {year}-{month:02}-{day:02}"));
     // Years before Christ are negative; there is no year 0.
     let civil = match year {
         0 => return Err(invalid()),

@@ -37,9 +37,8 @@ pub(crate) fn division_by_zero() -> PlanError {
 pub(crate) fn field_overflow(precision: u8, scale: i8) -> PlanError {
     let whole = i32::from(precision) - i32::from(scale);
     let limit = if whole == 0 { "1".to_owned() } else { format!("10^{whole}") };
-    PlanError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow").with_detail(format!(
-        "A field with precision {precision}, scale {scale} must round to an absolute value less than {limit}."
-    ))
+    PlanError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
+        .with_detail(format!("A field with precision {precision}, scale {scale} must round to an absolute value less than {limit}."))
 }
 
 /// 10^exponent, for exponents up to 76.
@@ -365,7 +364,9 @@ mod tests {
 
     #[test]
     fn rounding_goes_away_from_zero() {
-        for (text, scale, expected) in [("999.96", 1, "1000.0"), ("2.5", 0, "3"), ("-2.5", 0, "-3"), ("1.449", 1, "1.4"), ("1265.5", -2, "13")] {
+        for (text, scale, expected) in
+            [("999.96", 1, "1000.0"), ("2.5", 0, "3"), ("-2.5", 0, "-3"), ("1.449", 1, "1.4"), ("1265.5", -2, "13")]
+        {
             let rounded = decimal(text).rescale(scale).unwrap();
             assert_eq!(rounded.unscaled, decimal(expected).unscaled, "{text}");
         }

@@ -189,8 +189,20 @@ fn of_days(field: Field, days: i64) -> Option<i64> {
         Field::Quarter => i64::from(month - 1) / 3 + 1,
         Field::Year => shown_year(year),
         Field::Decade => year.div_euclid(10),
-        Field::Century => if year > 0 { (year + 99) / 100 } else { -((99 - (year - 1)) / 100) },
-        Field::Millennium => if year > 0 { (year + 999) / 1_000 } else { -((999 - (year - 1)) / 1_000) },
+        Field::Century => {
+            if year > 0 {
+                (year + 99) / 100
+            } else {
+                -((99 - (year - 1)) / 100)
+            }
+        }
+        Field::Millennium => {
+            if year > 0 {
+                (year + 999) / 1_000
+            } else {
+                -((999 - (year - 1)) / 1_000)
+            }
+        }
         Field::Week => iso_week(days).0,
         Field::Isoyear => shown_year(iso_week(days).1),
         Field::Dow => (days + 4).rem_euclid(7),
@@ -403,8 +415,10 @@ fn truncated_interval(field: Field, value: IntervalMonthDayNano) -> Result<Inter
         Field::Second => cut_time(MICROS_PER_SECOND),
         Field::Milliseconds => cut_time(1_000),
         Field::Microseconds => Ok(value),
-        _ => Err(PlanError::unsupported("unit \"week\" not supported for type interval")
-            .with_detail("Months usually have fractional weeks.")),
+        _ => {
+            Err(PlanError::unsupported("unit \"week\" not supported for type interval")
+                .with_detail("Months usually have fractional weeks."))
+        }
     }
 }
 

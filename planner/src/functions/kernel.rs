@@ -91,7 +91,11 @@ struct KernelFunction {
 
 impl fmt::Debug for KernelFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KernelFunction").field("name", &self.name).field("arguments", &self.arguments).field("result", &self.result).finish()
+        f.debug_struct("KernelFunction")
+            .field("name", &self.name)
+            .field("arguments", &self.arguments)
+            .field("result", &self.result)
+            .finish()
     }
 }
 

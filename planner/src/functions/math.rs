@@ -41,7 +41,9 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("round(numeric, integer) numeric", |binder, values| to_scale(binder, "numeric_round", values)),
     Entry::rewrite("trunc(numeric) numeric", |binder, values| to_scale(binder, "numeric_trunc", values)),
     Entry::rewrite("trunc(numeric, integer) numeric", |binder, values| to_scale(binder, "numeric_trunc", values)),
-    Entry::strict("sign(double precision) double precision", |call| float(call, |value| Ok(if value == 0.0 { 0.0 } else { value.signum() }))),
+    Entry::strict("sign(double precision) double precision", |call| {
+        float(call, |value| Ok(if value == 0.0 { 0.0 } else { value.signum() }))
+    }),
     Entry::strict("sign(numeric) numeric(1,0)", sign_of_decimal).named("numeric_sign"),
     Entry::strict("sqrt(double precision) double precision", |call| float(call, square_root)),
     Entry::strict("sqrt(numeric) numeric", |call| decimal(call, decimal_square_root)).named("numeric_sqrt"),
@@ -77,11 +79,21 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::strict("asinh(double precision) double precision", |call| float(call, |value| Ok(value.asinh()))),
     Entry::strict("acosh(double precision) double precision", |call| float(call, |value| in_range(value, value >= 1.0).map(f64::acosh))),
     Entry::strict("atanh(double precision) double precision", |call| float(call, |value| unit(value).map(f64::atanh))),
-    Entry::strict("sind(double precision) double precision", |call| float(call, |value| finite(value).map(|value| in_degrees(value, f64::sin)))),
-    Entry::strict("cosd(double precision) double precision", |call| float(call, |value| finite(value).map(|value| in_degrees(value, f64::cos)))),
-    Entry::strict("tand(double precision) double precision", |call| float(call, |value| finite(value).map(|value| in_degrees(value, f64::tan)))),
-    Entry::strict("asind(double precision) double precision", |call| float(call, |value| unit(value).map(|value| value.asin().to_degrees()))),
-    Entry::strict("acosd(double precision) double precision", |call| float(call, |value| unit(value).map(|value| value.acos().to_degrees()))),
+    Entry::strict("sind(double precision) double precision", |call| {
+        float(call, |value| finite(value).map(|value| in_degrees(value, f64::sin)))
+    }),
+    Entry::strict("cosd(double precision) double precision", |call| {
+        float(call, |value| finite(value).map(|value| in_degrees(value, f64::cos)))
+    }),
+    Entry::strict("tand(double precision) double precision", |call| {
+        float(call, |value| finite(value).map(|value| in_degrees(value, f64::tan)))
+    }),
+    Entry::strict("asind(double precision) double precision", |call| {
+        float(call, |value| unit(value).map(|value| value.asin().to_degrees()))
+    }),
+    Entry::strict("acosd(double precision) double precision", |call| {
+        float(call, |value| unit(value).map(|value| value.acos().to_degrees()))
+    }),
     Entry::strict("atand(double precision) double precision", |call| float(call, |value| Ok(value.atan().to_degrees()))),
     Entry::strict("degrees(double precision) double precision", |call| float(call, |value| Ok(value.to_degrees()))),
     Entry::strict("radians(double precision) double precision", |call| float(call, |value| Ok(value.to_radians()))),
@@ -92,7 +104,9 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::strict("lcm(integer, integer) integer", |call| integer2(call, lcm)),
     Entry::strict("lcm(bigint, bigint) bigint", |call| integer2(call, lcm)),
     Entry::strict("factorial(bigint) numeric", factorial),
-    Entry::strict("scale(numeric) integer", |call| decimal_to_integer(call, |value, scale| if scale == i32::from(NUMERIC_FREE_SCALE) { value.shown_scale() } else { scale })),
+    Entry::strict("scale(numeric) integer", |call| {
+        decimal_to_integer(call, |value, scale| if scale == i32::from(NUMERIC_FREE_SCALE) { value.shown_scale() } else { scale })
+    }),
     Entry::strict("min_scale(numeric) integer", |call| decimal_to_integer(call, |value, _| value.shown_scale())),
     Entry::strict("trim_scale(numeric) numeric", |call| decimal(call, Ok)),
     Entry::strict("width_bucket(double precision, double precision, double precision, integer) integer", width_bucket),
@@ -112,7 +126,9 @@ fn float_of(array: &ArrayRef, row: usize) -> Option<f64> {
 fn float(call: &Call<'_>, function: impl Fn(f64) -> Result<f64>) -> Result<ArrayRef> {
     let array = call.array(0)?;
     match call.result {
-        DataType::Float32 => call.build::<Float32Type>(|row| Ok(float_of(&array, row).map(&function).transpose()?.map(|value| value as f32))),
+        DataType::Float32 => {
+            call.build::<Float32Type>(|row| Ok(float_of(&array, row).map(&function).transpose()?.map(|value| value as f32)))
+        }
         _ => call.build::<Float64Type>(|row| float_of(&array, row).map(&function).transpose()),
     }
 }
@@ -147,7 +163,9 @@ fn integer2(call: &Call<'_>, function: fn(i64, i64) -> Option<i64>) -> Result<Ar
         function(left, right).map(Some).ok_or_else(|| out_of_range(call.result))
     };
     match call.result {
-        DataType::Int32 => call.build::<Int32Type>(|row| result(row)?.map(i32::try_from).transpose().map_err(|_| out_of_range(call.result))),
+        DataType::Int32 => {
+            call.build::<Int32Type>(|row| result(row)?.map(i32::try_from).transpose().map_err(|_| out_of_range(call.result)))
+        }
         _ => call.build::<Int64Type>(result),
     }
 }
@@ -245,7 +263,13 @@ fn absolute_decimal(call: &Call<'_>) -> Result<ArrayRef> {
 
 fn sign_of_decimal(call: &Call<'_>) -> Result<ArrayRef> {
     decimal(call, |value| {
-        let sign = if value.is_zero() { 0 } else if value.is_negative() { -1 } else { 1 };
+        let sign = if value.is_zero() {
+            0
+        } else if value.is_negative() {
+            -1
+        } else {
+            1
+        };
         Ok(Decimal::from_i128(sign, 0))
     })
 }
@@ -429,7 +453,8 @@ fn width_bucket(call: &Call<'_>) -> Result<ArrayRef> {
     let values = (0..3).map(|index| call.values::<Float64Type>(index)).collect::<Result<Vec<_>>>()?;
     let counts = call.values::<Int32Type>(3)?;
     call.build::<Int32Type>(|row| {
-        let (Some(value), Some(low), Some(high), Some(count)) = (values[0].get(row), values[1].get(row), values[2].get(row), counts.get(row))
+        let (Some(value), Some(low), Some(high), Some(count)) =
+            (values[0].get(row), values[1].get(row), values[2].get(row), counts.get(row))
         else {
             return Ok(None);
         };

@@ -6,36 +6,36 @@
 //!
 //! Errors of values are [`crate::error::PlanError`] inside of `DataFusionError::External`.
 
-pub mod environment;
 pub mod aggregate;
-pub mod window;
-pub mod session;
-pub mod clock;
-pub(crate) mod kernel;
-pub(crate) mod columns;
-pub(crate) mod signature;
-pub(crate) mod resolve;
-pub(crate) mod registry;
-pub(crate) mod cast;
-pub(crate) mod decimal;
-pub(crate) mod exact_sum;
 mod arithmetic;
+pub(crate) mod array;
 mod bits;
-pub(crate) mod comparison;
-mod math;
-mod text;
-mod pattern;
-mod regex;
 mod bytes;
-mod interval;
+pub(crate) mod cast;
+pub mod clock;
+pub(crate) mod columns;
+pub(crate) mod comparison;
+mod conditional;
 mod datetime;
+pub(crate) mod decimal;
+pub mod environment;
+pub(crate) mod exact_sum;
 mod extract;
 mod format;
-pub(crate) mod array;
+mod interval;
 mod json;
-mod conditional;
-pub mod system;
+pub(crate) mod kernel;
+mod math;
+mod pattern;
+mod regex;
+pub(crate) mod registry;
+pub(crate) mod resolve;
 pub(crate) mod sequence;
+pub mod session;
+pub(crate) mod signature;
+pub mod system;
+mod text;
+pub mod window;
 
 pub use environment::Environment;
 pub use session::session_state;

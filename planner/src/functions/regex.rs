@@ -9,12 +9,7 @@ use arrow::{
 };
 use regex::{Captures, Regex, RegexBuilder};
 
-use super::{
-    columns::Texts,
-    kernel::Call,
-    sequence,
-    signature::Entry,
-};
+use super::{columns::Texts, kernel::Call, sequence, signature::Entry};
 use crate::{
     error::{PlanError, Result, sqlstate},
     types::SqlType,
@@ -41,7 +36,9 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::strict("regexp_split_to_array(text, text) text[]", split),
     Entry::strict("regexp_split_to_array(text, text, text) text[]", split),
     Entry::rewrite("regexp_split_to_table(text, text) text", |binder, values| sequence::expand(binder, "regexp_split_to_array", values)),
-    Entry::rewrite("regexp_split_to_table(text, text, text) text", |binder, values| sequence::expand(binder, "regexp_split_to_array", values)),
+    Entry::rewrite("regexp_split_to_table(text, text, text) text", |binder, values| {
+        sequence::expand(binder, "regexp_split_to_array", values)
+    }),
     Entry::strict("regexp_count(text, text) integer", count),
     Entry::strict("regexp_count(text, text, integer) integer", count),
     Entry::strict("regexp_count(text, text, integer, text) integer", count),
@@ -340,7 +337,9 @@ fn split(call: &Call<'_>) -> Result<ArrayRef> {
             (Some(text), Some((regex, _))) => {
                 let mut last = 0;
                 // An empty match splits between two characters only.
-                for found in regex.find_iter(text).filter(|found| !(found.is_empty() && (found.start() == 0 || found.start() == text.len()))) {
+                for found in
+                    regex.find_iter(text).filter(|found| !(found.is_empty() && (found.start() == 0 || found.start() == text.len())))
+                {
                     builder.values().append_value(&text[last..found.start()]);
                     last = found.end();
                 }

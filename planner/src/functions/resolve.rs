@@ -55,7 +55,11 @@ pub(crate) fn resolve<'a>(overloads: &'a [Overload], arguments: &[SqlType], oper
 fn exact<'a>(candidates: &[&'a Overload], arguments: &[SqlType]) -> Option<Resolved<'a>> {
     let same = |overload: &&&Overload| {
         overload.variadic.is_none()
-            && overload.parameters.iter().zip(arguments).all(|(parameter, argument)| matches!(parameter, Parameter::Type(t) if t.same(argument)))
+            && overload
+                .parameters
+                .iter()
+                .zip(arguments)
+                .all(|(parameter, argument)| matches!(parameter, Parameter::Type(t) if t.same(argument)))
     };
     candidates.iter().find(same).and_then(|overload| finish(overload, arguments))
 }
@@ -109,7 +113,9 @@ fn element_of(overload: &Overload, arguments: &[SqlType]) -> Result<Option<SqlTy
 fn finish<'a>(overload: &'a Overload, arguments: &[SqlType]) -> Option<Resolved<'a>> {
     let element = element_of(overload, arguments).ok()?;
     let target = |index: usize, argument: &SqlType| match overload.parameter(index) {
-        Some(Parameter::Type(SqlType::Numeric(..))) if argument.is_integer() || argument.is_numeric() => Some(Digits::of(argument).sql_type()),
+        Some(Parameter::Type(SqlType::Numeric(..))) if argument.is_integer() || argument.is_numeric() => {
+            Some(Digits::of(argument).sql_type())
+        }
         Some(Parameter::Type(parameter)) => Some(parameter.clone()),
         Some(Parameter::AnyElement | Parameter::AnyCompatible) => element.clone(),
         Some(Parameter::AnyArray | Parameter::AnyCompatibleArray) => element.clone().map(SqlType::array),

@@ -38,7 +38,9 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("generate_series(bigint, bigint, bigint) bigint", |binder, values| expand(binder, "generate_series_list", values)),
     Entry::rewrite("generate_series(numeric, numeric) numeric", |binder, values| expand(binder, "generate_series_list", values)),
     Entry::rewrite("generate_series(numeric, numeric, numeric) numeric", |binder, values| expand(binder, "generate_series_list", values)),
-    Entry::rewrite("generate_series(timestamp, timestamp, interval) timestamp", |binder, values| expand(binder, "generate_series_list", values)),
+    Entry::rewrite("generate_series(timestamp, timestamp, interval) timestamp", |binder, values| {
+        expand(binder, "generate_series_list", values)
+    }),
     Entry::rewrite("generate_series(timestamptz, timestamptz, interval) timestamptz", |binder, values| {
         expand(binder, "generate_series_list", values)
     }),

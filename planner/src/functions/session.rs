@@ -15,16 +15,14 @@ use datafusion::{
     config::ConfigOptions,
     error::Result as DataFusionResult,
     execution::{
-        SessionStateDefaults, context::QueryPlanner,
+        SessionStateDefaults,
+        context::QueryPlanner,
         runtime_env::RuntimeEnv,
         session_state::{SessionState, SessionStateBuilder},
     },
     logical_expr::{
-        ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarUDF, Volatility,
-        execution_props::ExecutionProps,
-        expr::ScalarFunction,
-        physical_planning_context::PhysicalPlanningContext,
-        type_coercion::functions::data_types_with_scalar_udf,
+        ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarUDF, Volatility, execution_props::ExecutionProps, expr::ScalarFunction,
+        physical_planning_context::PhysicalPlanningContext, type_coercion::functions::data_types_with_scalar_udf,
     },
     optimizer::Analyzer,
     physical_expr::create_physical_expr,
@@ -61,7 +59,11 @@ pub fn session_config() -> SessionConfig {
 /// A session that runs plans: every function of this crate travels inside of its plan, so that only planners have to be known.
 ///
 /// Scans are of [`crate::relation_source::RelationSource`]s; whoever runs a plan replaces them, or gives a planner that knows them.
-pub fn session_state(config: SessionConfig, runtime: Arc<RuntimeEnv>, planners: Vec<Arc<dyn ExtensionPlanner + Send + Sync>>) -> SessionState {
+pub fn session_state(
+    config: SessionConfig,
+    runtime: Arc<RuntimeEnv>,
+    planners: Vec<Arc<dyn ExtensionPlanner + Send + Sync>>,
+) -> SessionState {
     let mut all: Vec<Arc<dyn ExtensionPlanner + Send + Sync>> = vec![Arc::new(WindowPlanner)];
     all.extend(planners);
     SessionStateBuilder::new()

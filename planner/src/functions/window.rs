@@ -40,7 +40,17 @@ pub(crate) struct Chosen {
 pub(crate) fn is_window_function(name: &str) -> bool {
     matches!(
         name,
-        "row_number" | "rank" | "dense_rank" | "percent_rank" | "cume_dist" | "ntile" | "lag" | "lead" | "first_value" | "last_value" | "nth_value"
+        "row_number"
+            | "rank"
+            | "dense_rank"
+            | "percent_rank"
+            | "cume_dist"
+            | "ntile"
+            | "lag"
+            | "lead"
+            | "first_value"
+            | "last_value"
+            | "nth_value"
     )
 }
 
@@ -166,4 +176,3 @@ impl PartitionEvaluator for BigintEvaluator {
         self.inner.include_rank()
     }
 }
-

@@ -183,7 +183,8 @@ fn expand(batch: RecordBatch, time: usize, windows: Windows, schema: &SchemaRef,
                 DataType::Timestamp(_, zone) => zone.clone(),
                 _ => None,
             };
-            let column = |values: Vec<i64>| -> ArrayRef { Arc::new(TimestampMicrosecondArray::from(values).with_timezone_opt(zone.clone())) };
+            let column =
+                |values: Vec<i64>| -> ArrayRef { Arc::new(TimestampMicrosecondArray::from(values).with_timezone_opt(zone.clone())) };
             let mut columns = taken.columns().to_vec();
             columns.push(column(std::mem::take(&mut starts)));
             columns.push(column(std::mem::take(&mut ends)));

@@ -54,7 +54,9 @@ impl Grammar<'_> {
             self.older_copy_options(&mut given)?;
         }
         if self.peeks("WHERE") {
-            return Err(PlanError::unsupported("COPY FROM .. WHERE is not supported").with_hint("Copy into a table and use INSERT .. SELECT."));
+            return Err(
+                PlanError::unsupported("COPY FROM .. WHERE is not supported").with_hint("Copy into a table and use INSERT .. SELECT.")
+            );
         }
         let options = given.complete()?;
         Ok(Statement::Copy(Box::new(Copy { relation, from, options })))
@@ -130,7 +132,8 @@ impl Grammar<'_> {
 
     /// `CSV HEADER DELIMITER AS ','`
     fn older_copy_options(&mut self, given: &mut Given) -> Result<()> {
-        while let Some(word) = self.one_of(&["BINARY", "CSV", "DELIMITERS", "DELIMITER", "NULL", "HEADER", "QUOTE", "ESCAPE", "FORCE", "ENCODING"])
+        while let Some(word) =
+            self.one_of(&["BINARY", "CSV", "DELIMITERS", "DELIMITER", "NULL", "HEADER", "QUOTE", "ESCAPE", "FORCE", "ENCODING"])
         {
             match word {
                 "BINARY" => given.format = Some(CopyFormat::Binary),

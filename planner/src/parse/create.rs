@@ -47,9 +47,39 @@ impl Grammar<'_> {
     /// 0A000 for kinds of objects that Postgres and its like have, else a syntax error.
     pub(super) fn unknown_kind(&self, verb: &str) -> PlanError {
         const KNOWN: &[&str] = &[
-            "FUNCTION", "PROCEDURE", "AGGREGATE", "TYPE", "DOMAIN", "SEQUENCE", "TRIGGER", "ROLE", "USER", "GROUP", "DATABASE", "EXTENSION",
-            "RULE", "POLICY", "SERVER", "FOREIGN", "CAST", "OPERATOR", "COLLATION", "LANGUAGE", "PUBLICATION", "SUBSCRIPTION", "STATISTICS",
-            "TABLESPACE", "EVENT", "ACCESS", "TEXT", "CONNECTION", "SECRET", "STREAM", "CLUSTER", "SYSTEM", "DEFAULT",
+            "FUNCTION",
+            "PROCEDURE",
+            "AGGREGATE",
+            "TYPE",
+            "DOMAIN",
+            "SEQUENCE",
+            "TRIGGER",
+            "ROLE",
+            "USER",
+            "GROUP",
+            "DATABASE",
+            "EXTENSION",
+            "RULE",
+            "POLICY",
+            "SERVER",
+            "FOREIGN",
+            "CAST",
+            "OPERATOR",
+            "COLLATION",
+            "LANGUAGE",
+            "PUBLICATION",
+            "SUBSCRIPTION",
+            "STATISTICS",
+            "TABLESPACE",
+            "EVENT",
+            "ACCESS",
+            "TEXT",
+            "CONNECTION",
+            "SECRET",
+            "STREAM",
+            "CLUSTER",
+            "SYSTEM",
+            "DEFAULT",
         ];
         match KNOWN.iter().find(|kind| self.peeks(kind)) {
             Some(kind) => PlanError::unsupported(format!("{verb} {kind} is not supported"))
@@ -234,7 +264,11 @@ impl Grammar<'_> {
                 other => other.to_string(),
             },
             Expr::Identifier(Ident { value, quote_style, .. }) => {
-                if quote_style.is_some() { value } else { value.to_lowercase() }
+                if quote_style.is_some() {
+                    value
+                } else {
+                    value.to_lowercase()
+                }
             }
             Expr::Interval(interval) => match *interval.value {
                 Expr::Value(value) => value.value.into_string().unwrap_or_default(),

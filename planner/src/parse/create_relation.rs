@@ -39,7 +39,9 @@ impl Grammar<'_> {
             return if columns.is_empty() { Ok(Statement::CreateTable(Box::new(create))) } else { Err(self.unexpected()) };
         }
         if !elements.columns.is_empty() {
-            return Err(PlanError::unsupported("CREATE TABLE .. AS with typed columns is not supported").with_hint("Name the columns only."));
+            return Err(
+                PlanError::unsupported("CREATE TABLE .. AS with typed columns is not supported").with_hint("Name the columns only.")
+            );
         }
         let count = self.tokens_before(&["WITH"], &["NO", "DATA"]).min(self.tokens_before(&["WITH"], &["DATA"]));
         let (query, _) = self.query_of(count)?;
@@ -84,7 +86,8 @@ impl Grammar<'_> {
         let name = self.object_name()?;
         let mut emit_on_window_close = false;
         let input = if self.word("AS") {
-            let count = self.tokens_before(&["WITH"], &["("]).min(self.tokens_before(&["EMIT"], &["ON"])).min(self.tokens_before(&["FORMAT"], &[]));
+            let count =
+                self.tokens_before(&["WITH"], &["("]).min(self.tokens_before(&["EMIT"], &["ON"])).min(self.tokens_before(&["FORMAT"], &[]));
             let (query, text) = self.query_of(count)?;
             emit_on_window_close = self.emit_clause()?;
             SinkInput::Query(query, text)
@@ -117,7 +120,9 @@ impl Grammar<'_> {
         let (query, query_text) = self.query_of(count)?;
         let emit_on_window_close = self.emit_clause()?;
         if self.with_data_clause()? {
-            return Err(PlanError::unsupported("WITH NO DATA is not supported").with_hint("A materialized view always shows its query's rows."));
+            return Err(
+                PlanError::unsupported("WITH NO DATA is not supported").with_hint("A materialized view always shows its query's rows.")
+            );
         }
         let view = CreateView { name, materialized, or_replace, if_not_exists, columns, options, query, query_text, emit_on_window_close };
         Ok(Statement::CreateView(Box::new(view)))

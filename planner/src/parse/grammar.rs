@@ -89,9 +89,7 @@ impl<'a> Grammar<'a> {
             "LISTEN" | "UNLISTEN" | "NOTIFY" => self.read_notification(),
             "LOCK" => self.read_lock(),
             "SUBSCRIBE" => Err(self.unsupported("SUBSCRIBE", "Read the view again, or write its changes with CREATE SINK.")),
-            "GRANT" | "REVOKE" | "REASSIGN" | "SECURITY" => {
-                Err(self.unsupported(&first, "There is one user, who may do everything."))
-            }
+            "GRANT" | "REVOKE" | "REASSIGN" | "SECURITY" => Err(self.unsupported(&first, "There is one user, who may do everything.")),
             "MERGE" => Err(self.unsupported("MERGE", "Use INSERT .. ON CONFLICT, UPDATE and DELETE.")),
             "CALL" | "DO" | "LOAD" | "CLUSTER" | "REINDEX" | "REFRESH" | "IMPORT" | "CHECKPOINT" => {
                 Err(self.unsupported(&first, "Millpond has no such statement."))

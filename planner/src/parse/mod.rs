@@ -4,20 +4,20 @@
 //! a stack. Statements of the streaming dialect and all others but queries and DML are read here; what `sqlparser` reads is reached through the
 //! same token stream.
 
-pub mod statement;
-mod limits;
-mod script;
-mod syntax;
-mod grammar;
-mod window_syntax;
-mod create;
-mod create_relation;
 mod alter;
 mod copy;
-mod session;
-mod transaction;
+mod create;
+mod create_relation;
 mod cursor;
+mod grammar;
+mod limits;
 mod maintenance;
+mod script;
+mod session;
+pub mod statement;
+mod syntax;
+mod transaction;
+mod window_syntax;
 
 use std::sync::Arc;
 
@@ -41,7 +41,8 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>> {
 
 fn parse_script(sql: &str) -> Result<Vec<ParsedStatement>> {
     let script = Script::new(sql);
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().map_err(|error| syntax::of_tokenizer(&error, &script))?;
+    let tokens =
+        Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().map_err(|error| syntax::of_tokenizer(&error, &script))?;
     let tokens: Vec<_> = tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF)).collect();
     let depth = limits::check_nesting(&tokens)?;
     let shared: Arc<str> = Arc::from(sql);
@@ -76,7 +77,8 @@ pub fn parse_query(sql: &str) -> Result<sqlparser::ast::Query> {
 pub fn parse_expression(sql: &str) -> Result<sqlparser::ast::Expr> {
     limits::check_size(sql)?;
     let script = Script::new(sql);
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().map_err(|error| syntax::of_tokenizer(&error, &script))?;
+    let tokens =
+        Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().map_err(|error| syntax::of_tokenizer(&error, &script))?;
     let tokens: Vec<_> = tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF)).collect();
     limits::check_nesting(&tokens)?;
     with_deep_stack(|| Grammar::new(&tokens, &script).read_whole_expression())

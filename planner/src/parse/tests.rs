@@ -77,7 +77,9 @@ fn both_families_of_sources_are_read() {
         let value = |key: &str| source.options.iter().find(|option| option.key == key).map(|option| option.value.as_str());
         assert_eq!((value("connector"), value("format"), value("delimiter")), (Some("file"), Some("csv"), Some(";")), "{sql}");
     }
-    let Statement::CreateSource(source) = one("CREATE SOURCE s WITH (connector = nexmark, nexmark.split.num = 2, rate = -1)") else { panic!() };
+    let Statement::CreateSource(source) = one("CREATE SOURCE s WITH (connector = nexmark, nexmark.split.num = 2, rate = -1)") else {
+        panic!()
+    };
     assert_eq!(source.options[1].key, "nexmark.split.num");
     assert_eq!(source.options[2].value, "-1");
 }

@@ -15,7 +15,8 @@ pub(super) fn shorten(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     let mut depth = 0_usize;
     let token_at = |index: usize| tokens.get(index).map(|token| &token.token);
     let is_function = |index: usize| {
-        token_at(index).is_some_and(|token| FUNCTIONS.iter().any(|name| is_word(token, name))) && token_at(index + 1) == Some(&Token::LParen)
+        token_at(index).is_some_and(|token| FUNCTIONS.iter().any(|name| is_word(token, name)))
+            && token_at(index + 1) == Some(&Token::LParen)
     };
     let mut index = 0;
     while let Some(token) = tokens.get(index) {

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::Checkpointer;
 use super::image::backend_name;
-use super::manifest::{ImageObject, Image, LogObject, Manifest, ManifestName};
+use super::manifest::{Image, ImageObject, LogObject, Manifest, ManifestName};
 use crate::durable_file::io_error;
 use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
@@ -180,10 +180,7 @@ impl Checkpointer {
         // Boxed: the compiler cannot see that a closure over borrowed items makes a future that is Send.
         let loads: Vec<_> =
             manifest.log.iter().enumerate().map(|(index, log)| self.load_part(log, scratch.join(format!("log-{index}"))).boxed()).collect();
-        let parts: Vec<StoredPart> = futures::stream::iter(loads)
-            .buffered(PARALLEL_DOWNLOADS)
-            .try_collect()
-            .await?;
+        let parts: Vec<StoredPart> = futures::stream::iter(loads).buffered(PARALLEL_DOWNLOADS).try_collect().await?;
         let shared = Shared { epoch: manifest.epoch, parts, claimed: Mutex::default() };
         let state = RestoredState { shared: Arc::new(shared) };
         self.progress.lock().await.restored = Some(state.clone());
@@ -214,10 +211,7 @@ impl Checkpointer {
             .boxed()
         };
         let loads: Vec<_> = image.files.iter().map(load).collect();
-        futures::stream::iter(loads)
-            .buffered(PARALLEL_DOWNLOADS)
-            .try_collect::<()>()
-            .await?;
+        futures::stream::iter(loads).buffered(PARALLEL_DOWNLOADS).try_collect::<()>().await?;
         let names: Vec<String> = image.files.iter().map(|file| file.file.clone()).collect();
         let adopting = store.clone();
         let contained = blocking(move || adopting.adopt_image(&names)).await?;

@@ -94,10 +94,7 @@ impl Checkpointer {
     /// Uploads what waits. Returns how many bytes it was.
     pub(super) async fn upload_logs(&self, uploads: &mut Uploads) -> Result<u64> {
         let parts: Vec<_> = uploads.waiting.iter().map(|waiting| self.upload_part(waiting).boxed()).collect();
-        let objects: Vec<LogObject> = futures::stream::iter(parts)
-            .buffered(PARALLEL_UPLOADS)
-            .try_collect()
-            .await?;
+        let objects: Vec<LogObject> = futures::stream::iter(parts).buffered(PARALLEL_UPLOADS).try_collect().await?;
         let bytes = objects.iter().map(|log| log.object.known.bytes).sum();
         uploads.uploaded.extend(objects);
         uploads.waiting.drain(..).for_each(|waiting| waiting.part.discard());

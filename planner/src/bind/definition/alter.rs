@@ -101,7 +101,8 @@ impl Binder<'_> {
             self.context.catalog.dependants(object.id).filter(|dependant| dependant.kind() != ObjectKind::Index).collect();
         let in_checks = object.table().is_some_and(|table| !table.checks.is_empty());
         if let Some(dependant) = used.first() {
-            let message = format!("cannot rename column \"{from}\" because {} {} depends on the relation", dependant.kind().noun(), dependant.name);
+            let message =
+                format!("cannot rename column \"{from}\" because {} {} depends on the relation", dependant.kind().noun(), dependant.name);
             return Err(PlanError::unsupported(message).with_hint("Drop the dependent object, rename, and create it again."));
         }
         if in_checks || !matches!(object.body, ObjectBody::Table(_)) {

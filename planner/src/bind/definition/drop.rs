@@ -1,7 +1,10 @@
 //! DROP.
 
 use crate::{
-    bind::{binder::Binder, bound::{BoundDrop, BoundNotice}},
+    bind::{
+        binder::Binder,
+        bound::{BoundDrop, BoundNotice},
+    },
     catalog::{CatalogChange, QualifiedName},
     error::{Result, sqlstate},
     parse::statement::{Drop, ObjectKind},

@@ -16,7 +16,9 @@ impl Binder<'_> {
         let table = self.find_relation(&QualifiedName::from_ast(&create.table)?, span)?;
         if !matches!(table.body, ObjectBody::Table(_) | ObjectBody::MaterializedView(_)) {
             let message = format!("cannot create index on relation \"{}\"", table.name);
-            return Err(PlanError::new(sqlstate::WRONG_OBJECT_TYPE, message).with_detail("Only tables and materialized views have indexes.").at(span));
+            return Err(PlanError::new(sqlstate::WRONG_OBJECT_TYPE, message)
+                .with_detail("Only tables and materialized views have indexes.")
+                .at(span));
         }
         if create.unique {
             return Err(PlanError::unsupported("unique indexes are not supported").with_hint("Declare a PRIMARY KEY."));
@@ -24,9 +26,10 @@ impl Binder<'_> {
         let mut columns = Vec::with_capacity(create.columns.len());
         for (ident, descending) in &create.columns {
             let name = fold(ident);
-            let number = table.columns().iter().position(|column| column.name == name).ok_or_else(|| {
-                PlanError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")).at(ident.span)
-            })?;
+            let number =
+                table.columns().iter().position(|column| column.name == name).ok_or_else(|| {
+                    PlanError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")).at(ident.span)
+                })?;
             columns.push((number, *descending));
         }
         let catalog = self.context.catalog;

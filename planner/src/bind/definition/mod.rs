@@ -118,7 +118,9 @@ pub(super) fn boolean_option(options: &BTreeMap<String, String>, key: &str) -> R
     match options.get(key).map(|value| value.to_lowercase()).as_deref() {
         None | Some("false" | "off" | "no" | "0") => Ok(false),
         Some("true" | "on" | "yes" | "1" | "") => Ok(true),
-        Some(other) => Err(PlanError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for boolean option \"{key}\": {other}"))),
+        Some(other) => {
+            Err(PlanError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for boolean option \"{key}\": {other}")))
+        }
     }
 }
 

@@ -34,12 +34,8 @@ impl Binder<'_> {
         if !elements.checks.is_empty() || elements.columns.iter().any(|column| column.default.is_some()) {
             return Err(PlanError::unsupported("CHECK and DEFAULT of a source are not supported").with_hint("Use a view over it."));
         }
-        let source = Source {
-            columns: elements.columns,
-            watermark: elements.watermark,
-            late_rows: late_rows(&options, LateRows::Divert)?,
-            options,
-        };
+        let source =
+            Source { columns: elements.columns, watermark: elements.watermark, late_rows: late_rows(&options, LateRows::Divert)?, options };
         Ok((Some(CatalogChange::put(self.new_object(place, sql, ObjectBody::Source(source)))), notices))
     }
 

@@ -20,7 +20,8 @@ impl Binder<'_> {
         let mut notices = Vec::new();
         let Some(place) = self.new_name(&name, create.if_not_exists, &mut notices)? else { return Ok((None, notices)) };
         if create.options.iter().any(|option| option.key == "connector") {
-            return Err(PlanError::unsupported("a table with a connector is not supported").with_hint("Use CREATE SOURCE, and a materialized view over it."));
+            return Err(PlanError::unsupported("a table with a connector is not supported")
+                .with_hint("Use CREATE SOURCE, and a materialized view over it."));
         }
         if let Some(unknown) = create.options.iter().find(|option| !OPTIONS.contains(&option.key.as_str())) {
             let message = format!("unrecognized parameter \"{}\"", unknown.key);

@@ -47,11 +47,8 @@ pub(super) fn named_columns(query: &BoundQuery, names: &[Ident], too_many: &str)
     if names.len() > query.columns.len() {
         return Err(PlanError::new(sqlstate::SYNTAX_ERROR, too_many));
     }
-    let mut columns: Vec<Column> = query
-        .columns
-        .iter()
-        .map(|column| Column::new(column.name.clone(), column.sql_type.clone(), column.modifier))
-        .collect();
+    let mut columns: Vec<Column> =
+        query.columns.iter().map(|column| Column::new(column.name.clone(), column.sql_type.clone(), column.modifier)).collect();
     for (column, name) in columns.iter_mut().zip(names) {
         column.name = fold(name);
     }

@@ -27,7 +27,11 @@ impl Binder<'_> {
         if place.is_none() && replaced.is_none() {
             return Ok(BoundCreateAs { change: None, query, fill: false, notices });
         }
-        let too_many = if create.materialized { "too many column names were specified" } else { "CREATE VIEW specifies more column names than columns" };
+        let too_many = if create.materialized {
+            "too many column names were specified"
+        } else {
+            "CREATE VIEW specifies more column names than columns"
+        };
         let columns = named_columns(&query, &create.columns, too_many)?;
         let definition = write_out(&create.query_text.text, create.query_text.start, &self.references(), self.context.catalog)?;
         let body = if create.materialized {

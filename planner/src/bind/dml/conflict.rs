@@ -1,11 +1,19 @@
 //! ON CONFLICT.
 
-use datafusion::{common::{Column, TableReference}, logical_expr::Expr};
+use datafusion::{
+    common::{Column, TableReference},
+    logical_expr::Expr,
+};
 use sqlparser::ast::{self, ConflictTarget, OnConflictAction};
 
 use super::target::{column_numbers, table_of};
 use crate::{
-    bind::{binder::Binder, bound::OnConflict, expression::Place, scope::{Scope, ScopeColumn}},
+    bind::{
+        binder::Binder,
+        bound::OnConflict,
+        expression::Place,
+        scope::{Scope, ScopeColumn},
+    },
     catalog::{Object, QualifiedName},
     error::{PlanError, Result, sqlstate},
 };
@@ -41,7 +49,8 @@ impl Binder<'_> {
             None => None,
         };
         if assignments.iter().chain(&condition).any(Expr::contains_scalar_subquery) {
-            return Err(PlanError::unsupported("subqueries in ON CONFLICT DO UPDATE are not supported").with_hint("Compute them in the INSERT's query."));
+            return Err(PlanError::unsupported("subqueries in ON CONFLICT DO UPDATE are not supported")
+                .with_hint("Compute them in the INSERT's query."));
         }
         Ok(OnConflict::Update { assignments, condition })
     }

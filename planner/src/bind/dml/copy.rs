@@ -6,8 +6,8 @@ use crate::{
     bind::{
         binder::Binder,
         bound::{BoundCopyFrom, BoundQuery},
-        scope::Scope,
         query::BoundRows,
+        scope::Scope,
     },
     error::{PlanError, Result, sqlstate},
     parse::statement::{Copy, CopyRelation},

@@ -1,6 +1,9 @@
 //! DELETE.
 
-use datafusion::{common::Column, logical_expr::{Expr, LogicalPlanBuilder}};
+use datafusion::{
+    common::Column,
+    logical_expr::{Expr, LogicalPlanBuilder},
+};
 use sqlparser::ast::{self, FromTable, Spanned};
 
 use crate::{

@@ -1,9 +1,9 @@
 //! Statements that change rows.
 
-mod insert;
-mod update;
-mod delete;
-mod copy;
 mod conflict;
+mod copy;
+mod delete;
+mod insert;
 mod returning;
 mod target;
+mod update;

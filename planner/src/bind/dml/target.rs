@@ -9,7 +9,10 @@ use sqlparser::{
 
 use crate::{
     bind::{binder::Binder, expression::Place, reference::Reference, scope::Scope, typed::Typed},
-    catalog::{Object, ObjectBody, QualifiedName, fold, object::{Column, Table}},
+    catalog::{
+        Object, ObjectBody, QualifiedName, fold,
+        object::{Column, Table},
+    },
     error::{PlanError, Result, sqlstate},
     parse,
     types::coercion::CoercionContext,

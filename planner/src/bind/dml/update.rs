@@ -97,7 +97,8 @@ impl Binder<'_> {
             return Err(PlanError::new(sqlstate::SYNTAX_ERROR, format!("{} needs the name of a table", verb.to_uppercase())));
         };
         if !target.joins.is_empty() {
-            return Err(PlanError::new(sqlstate::SYNTAX_ERROR, "syntax error at or near \"JOIN\"").with_hint("Name other relations in FROM or USING."));
+            return Err(PlanError::new(sqlstate::SYNTAX_ERROR, "syntax error at or near \"JOIN\"")
+                .with_hint("Name other relations in FROM or USING."));
         }
         let table = self.target_table(name, verb, false)?;
         let mut rows = self.scan(&table)?;
@@ -125,7 +126,8 @@ impl Binder<'_> {
         let call = window::row_number(Vec::new());
         let name = call.schema_name().to_string();
         let plan = LogicalPlanBuilder::window_plan(rows.plan.clone(), [call])?;
-        let mut outputs: Vec<Expr> = rows.columns.iter().map(|column| Expr::Column(column.column.clone()).alias(&column.column.name)).collect();
+        let mut outputs: Vec<Expr> =
+            rows.columns.iter().map(|column| Expr::Column(column.column.clone()).alias(&column.column.name)).collect();
         outputs.push(Expr::Column(Column::new_unqualified(name)).alias(ROW_NUMBER));
         rows.plan = LogicalPlanBuilder::from(plan).project(outputs)?.build()?;
         for column in &mut rows.columns {
@@ -210,4 +212,3 @@ fn hide_last(scope: &mut Scope<'_>) {
         relation.columns.retain(|column| *column != last);
     }
 }
-

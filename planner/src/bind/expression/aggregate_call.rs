@@ -167,11 +167,14 @@ impl Binder<'_> {
     pub(super) fn grouping_call(&self, function: &ast::Function, scope: &Scope<'_>, place: &Place<'_>) -> Result<Typed> {
         let span = function.name.span();
         if !place.aggregates {
-            return Err(PlanError::new(sqlstate::GROUPING_ERROR, format!("grouping operations are not allowed in {}", place.clause)).at(span));
+            return Err(
+                PlanError::new(sqlstate::GROUPING_ERROR, format!("grouping operations are not allowed in {}", place.clause)).at(span)
+            );
         }
         let values = self.arguments(&function.args, scope, &Place::scalar("GROUPING"))?;
         let values = values.into_iter().map(|value| value.expr).collect();
-        let call = AggregateFunction::new_udf(datafusion::functions_aggregate::grouping::grouping_udaf(), values, false, None, vec![], None);
+        let call =
+            AggregateFunction::new_udf(datafusion::functions_aggregate::grouping::grouping_udaf(), values, false, None, vec![], None);
         Ok(Typed::new(Expr::AggregateFunction(call), SqlType::Integer))
     }
 }

@@ -60,7 +60,8 @@ impl Binder<'_> {
                 }
                 AccessExpr::Dot(ast::Expr::Identifier(name)) => self.field(value, &fold(name), span)?,
                 AccessExpr::Dot(other) => {
-                    let message = format!("column notation .{other} applied to type {}, which is not a composite type", value.sql_type.name());
+                    let message =
+                        format!("column notation .{other} applied to type {}, which is not a composite type", value.sql_type.name());
                     return Err(PlanError::new(sqlstate::WRONG_OBJECT_TYPE, message).at(span));
                 }
             };
@@ -111,7 +112,8 @@ impl Binder<'_> {
             let message = format!("column notation .{name} applied to type {}, which is not a composite type", value.sql_type.name());
             return Err(PlanError::new(sqlstate::WRONG_OBJECT_TYPE, message).at(span));
         };
-        let position = name.strip_prefix('f').and_then(|number| number.parse::<usize>().ok()).filter(|number| (1..=fields.len()).contains(number));
+        let position =
+            name.strip_prefix('f').and_then(|number| number.parse::<usize>().ok()).filter(|number| (1..=fields.len()).contains(number));
         let Some(position) = position else {
             let message = format!("could not identify column \"{name}\" in record data type");
             return Err(PlanError::new(sqlstate::UNDEFINED_COLUMN, message).at(span));

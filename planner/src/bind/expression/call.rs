@@ -136,16 +136,19 @@ impl Binder<'_> {
         let shown = types.iter().map(SqlType::name).collect::<Vec<_>>().join(", ");
         Err(match problem {
             Unresolved::None => undefined(name, &types, span),
-            Unresolved::Ambiguous => {
-                PlanError::new(sqlstate::AMBIGUOUS_FUNCTION, format!("function {name}({shown}) is not unique"))
-                    .with_hint("Could not choose a best candidate function. You might need to add explicit type casts.")
-                    .at(span)
-            }
+            Unresolved::Ambiguous => PlanError::new(sqlstate::AMBIGUOUS_FUNCTION, format!("function {name}({shown}) is not unique"))
+                .with_hint("Could not choose a best candidate function. You might need to add explicit type casts.")
+                .at(span),
         })
     }
 
     /// Calls the overload that fits; the outer error is that none does.
-    pub(super) fn try_call(&self, overloads: &'static [Overload], arguments: Vec<Typed>, operator: bool) -> Result<Result<Typed>, Unresolved> {
+    pub(super) fn try_call(
+        &self,
+        overloads: &'static [Overload],
+        arguments: Vec<Typed>,
+        operator: bool,
+    ) -> Result<Result<Typed>, Unresolved> {
         let types: Vec<SqlType> = arguments.iter().map(|argument| argument.sql_type.clone()).collect();
         let resolved = resolve(overloads, &types, operator)?;
         let call = || {
@@ -178,7 +181,8 @@ impl Binder<'_> {
         let Some(function) = crate::functions::session::datafusion_function(name) else { return Ok(None) };
         let arguments = arguments.into_iter().map(|argument| self.known(argument)).collect::<Result<Vec<_>>>()?;
         let types: Vec<SqlType> = arguments.iter().map(|argument| argument.sql_type.clone()).collect();
-        let call = crate::functions::session::call_datafusion(function, arguments.into_iter().map(|argument| argument.expr).collect(), &types);
+        let call =
+            crate::functions::session::call_datafusion(function, arguments.into_iter().map(|argument| argument.expr).collect(), &types);
         match call {
             Ok((expr, data_type)) => match SqlType::from_arrow(&data_type) {
                 Some(sql_type) => Ok(Some(Typed::new(crate::functions::cast::native(expr, &data_type, &sql_type.arrow()), sql_type))),

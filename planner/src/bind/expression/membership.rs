@@ -6,7 +6,11 @@ use sqlparser::{
     tokenizer::Span,
 };
 
-use super::{Place, operator::{balanced, symbol_of}, strip};
+use super::{
+    Place,
+    operator::{balanced, symbol_of},
+    strip,
+};
 use crate::{
     bind::{binder::Binder, coerce::unmatched, scope::Scope, typed::Typed},
     error::{PlanError, Result, sqlstate},

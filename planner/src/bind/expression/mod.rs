@@ -1,16 +1,16 @@
 //! Expressions.
 
-mod literal;
-mod column;
-mod operator;
-mod call;
 mod aggregate_call;
-mod window_call;
-mod special;
-mod conditional;
-mod membership;
 mod array;
+mod call;
+mod column;
+mod conditional;
+mod literal;
+mod membership;
+mod operator;
 mod place;
+mod special;
+mod window_call;
 
 use datafusion::logical_expr::Expr;
 use sqlparser::{

@@ -124,7 +124,9 @@ impl Binder<'_> {
                         }
                     });
                 }
-                result.map(Typed::boolean).ok_or_else(|| PlanError::new(sqlstate::SYNTAX_ERROR, "cannot compare rows of zero length").at(span))
+                result
+                    .map(Typed::boolean)
+                    .ok_or_else(|| PlanError::new(sqlstate::SYNTAX_ERROR, "cannot compare rows of zero length").at(span))
             }
             other => {
                 let message = format!("operator {other} cannot be used between rows");

@@ -102,15 +102,7 @@ impl Binder<'_> {
     }
 
     /// `x LIKE ANY (array)`
-    fn like_any(
-        &self,
-        ast: &ast::Expr,
-        array: &ast::Expr,
-        all: bool,
-        symbol: &str,
-        scope: &Scope<'_>,
-        place: &Place<'_>,
-    ) -> Result<Typed> {
+    fn like_any(&self, ast: &ast::Expr, array: &ast::Expr, all: bool, symbol: &str, scope: &Scope<'_>, place: &Place<'_>) -> Result<Typed> {
         let value = self.expression(ast, scope, place)?;
         let array = self.expression(array, scope, place)?;
         self.compare_with_array(value, symbol, array, all, ast.span())
@@ -142,7 +134,9 @@ impl Binder<'_> {
             "default" | "C" | "POSIX" | "ucs_basic" | "c" | "posix" => self.expression(ast, scope, place),
             _ => {
                 let message = format!("collation \"{name}\" for encoding \"UTF8\" does not exist");
-                Err(PlanError::new(sqlstate::UNDEFINED_OBJECT, message).with_hint("Text is ordered by its bytes, as COLLATE \"C\" has it.").at(ast.span()))
+                Err(PlanError::new(sqlstate::UNDEFINED_OBJECT, message)
+                    .with_hint("Text is ordered by its bytes, as COLLATE \"C\" has it.")
+                    .at(ast.span()))
             }
         }
     }
@@ -159,11 +153,7 @@ impl Binder<'_> {
         let types: Vec<SqlType> = values.iter().map(|value| value.sql_type.clone()).collect();
         let names = names.unwrap_or_else(|| (1..=values.len()).map(|number| format!("f{number}")).collect());
         let function = datafusion_function("named_struct").ok_or_else(|| PlanError::internal("named_struct is not registered"))?;
-        let arguments = names
-            .into_iter()
-            .zip(values)
-            .flat_map(|(name, value)| [datafusion::logical_expr::lit(name), value.expr])
-            .collect();
+        let arguments = names.into_iter().zip(values).flat_map(|(name, value)| [datafusion::logical_expr::lit(name), value.expr]).collect();
         let expr = Expr::ScalarFunction(datafusion::logical_expr::expr::ScalarFunction::new_udf(function, arguments));
         Ok(Typed::new(expr, SqlType::Record(types)))
     }

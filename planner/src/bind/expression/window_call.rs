@@ -101,7 +101,8 @@ impl Binder<'_> {
         let mut merged = spec.clone();
         if let Some((base, name)) = base {
             let refuse = |what: &str| {
-                Err(PlanError::new(sqlstate::WINDOWING_ERROR, format!("cannot override {what} clause of window \"{}\"", fold(name))).at(name.span))
+                Err(PlanError::new(sqlstate::WINDOWING_ERROR, format!("cannot override {what} clause of window \"{}\"", fold(name)))
+                    .at(name.span))
             };
             if !spec.partition_by.is_empty() {
                 return refuse("PARTITION BY");
@@ -160,9 +161,7 @@ impl Binder<'_> {
             }
             _ => {}
         }
-        let offset = |bound: &WindowFrameBound| {
-            matches!(bound, WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) if !value.is_null())
-        };
+        let offset = |bound: &WindowFrameBound| matches!(bound, WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) if !value.is_null());
         if units == WindowFrameUnits::Range && (offset(&start) || offset(&end)) && over.order_by.len() != 1 {
             return refuse("RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column");
         }
@@ -224,5 +223,7 @@ impl Binder<'_> {
 /// The window that WINDOW gives this name.
 fn named<'p>(name: &str, place: &Place<'p>, span: Span) -> Result<&'p WindowSpec> {
     let found = place.named_windows.iter().find(|(window, _)| window == name);
-    found.map(|(_, spec)| spec).ok_or_else(|| PlanError::new(sqlstate::UNDEFINED_OBJECT, format!("window \"{name}\" does not exist")).at(span))
+    found
+        .map(|(_, spec)| spec)
+        .ok_or_else(|| PlanError::new(sqlstate::UNDEFINED_OBJECT, format!("window \"{name}\" does not exist")).at(span))
 }

@@ -49,13 +49,19 @@ fn joining() {
         &bench(),
         &[
             ("SELECT a.x, b.y FROM a JOIN b ON a.k = b.k ORDER BY 1", &["20 200", "21 200"]),
-            ("SELECT k, x, y FROM a FULL JOIN b USING (k) ORDER BY k, x", &["1 10 NULL", "2 20 200", "2 21 200", "3 NULL 300", "NULL NULL 400"]),
+            (
+                "SELECT k, x, y FROM a FULL JOIN b USING (k) ORDER BY k, x",
+                &["1 10 NULL", "2 20 200", "2 21 200", "3 NULL 300", "NULL NULL 400"],
+            ),
             ("SELECT k, count(*) FROM a FULL JOIN b USING (k) WHERE k > 1 GROUP BY k ORDER BY k", &["2 2", "3 1"]),
             ("SELECT * FROM a NATURAL LEFT JOIN b ORDER BY x", &["1 10 NULL", "2 20 200", "2 21 200"]),
             ("SELECT k FROM a RIGHT JOIN b USING (k) ORDER BY k", &["2", "2", "3", "NULL"]),
             ("SELECT p.x, q.x FROM a p JOIN a q ON p.k = q.k AND p.x < q.x", &["20 21"]),
             ("SELECT a.x, b.y FROM a, b WHERE a.k = b.k AND a.x > 20", &["21 200"]),
-            ("SELECT a.x, s.m FROM a CROSS JOIN LATERAL (SELECT max(y) AS m FROM b WHERE b.k = a.k) s ORDER BY 1", &["10 NULL", "20 200", "21 200"]),
+            (
+                "SELECT a.x, s.m FROM a CROSS JOIN LATERAL (SELECT max(y) AS m FROM b WHERE b.k = a.k) s ORDER BY 1",
+                &["10 NULL", "20 200", "21 200"],
+            ),
             ("SELECT a.x, g FROM a, generate_series(1, a.k) g ORDER BY 1, 2", &["10 1", "20 1", "20 2", "21 1", "21 2"]),
             ("SELECT count(*) FROM a CROSS JOIN b", &["9"]),
             ("SELECT x FROM (a JOIN b USING (k)) ORDER BY x", &["20", "21"]),
@@ -72,7 +78,10 @@ fn grouping() {
             ("SELECT g AS name, sum(v) + 1 FROM t GROUP BY name HAVING sum(v) > 5", &["x 13"]),
             ("SELECT upper(g), avg(v) FROM t GROUP BY upper(g) ORDER BY 1", &["X 6", "Y 2"]),
             ("SELECT avg(v), sum(v::bigint), sum(v::numeric(5,2)), count(DISTINCT g) FROM t", &["4.6666666666666667 14 14.00 2"]),
-            ("SELECT sum(v) FILTER (WHERE g = 'x'), bool_and(v > 1), bool_or(v > 6), string_agg(g, ',' ORDER BY id) FROM t", &["12 t t x,x,y,y"]),
+            (
+                "SELECT sum(v) FILTER (WHERE g = 'x'), bool_and(v > 1), bool_or(v > 6), string_agg(g, ',' ORDER BY id) FROM t",
+                &["12 t t x,x,y,y"],
+            ),
             ("SELECT min(f), max(f) FROM t", &["1.5 NaN"]),
             ("SELECT sum(f) FROM t WHERE f = 1.5 OR f = 2.5", &["4"]),
             ("SELECT count(*) AS n, min(id) AS lo FROM t GROUP BY d ORDER BY n, lo", &["2 1", "2 3"]),
@@ -98,22 +107,32 @@ fn windows() {
         &bench(),
         &[
             ("SELECT id, row_number() OVER (PARTITION BY g ORDER BY v DESC NULLS LAST) FROM t ORDER BY id", &["1 2", "2 1", "3 2", "4 1"]),
-            ("SELECT id, sum(v) OVER (ORDER BY id), lag(v) OVER (ORDER BY id), rank() OVER (ORDER BY g) FROM t ORDER BY id", &["1 5 NULL 1", "2 12 5 1", "3 12 7 3", "4 14 NULL 3"]),
+            (
+                "SELECT id, sum(v) OVER (ORDER BY id), lag(v) OVER (ORDER BY id), rank() OVER (ORDER BY g) FROM t ORDER BY id",
+                &["1 5 NULL 1", "2 12 5 1", "3 12 7 3", "4 14 NULL 3"],
+            ),
             ("SELECT id FROM (SELECT id, row_number() OVER (ORDER BY id DESC) AS r FROM t) q WHERE r <= 2 ORDER BY id", &["3", "4"]),
-            ("SELECT id, sum(v) OVER w FROM t WINDOW w AS (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) ORDER BY id", &["1 5", "2 12", "3 7", "4 2"]),
+            (
+                "SELECT id, sum(v) OVER w FROM t WINDOW w AS (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) ORDER BY id",
+                &["1 5", "2 12", "3 7", "4 2"],
+            ),
             ("SELECT g, sum(sum(v)) OVER () FROM t GROUP BY g ORDER BY g", &["x 14", "y 14"]),
-            ("SELECT window_start, window_end, sum(v) FROM TUMBLE(e, at, INTERVAL '10 seconds') GROUP BY window_start, window_end ORDER BY 1", &[
-                "1969-12-31 23:59:40 1969-12-31 23:59:50 1",
-                "1969-12-31 23:59:50 1970-01-01 00:00:00 6",
-                "1970-01-01 00:00:00 1970-01-01 00:00:10 8",
-            ]),
-            ("SELECT window_start, count(*) FROM TABLE(HOP(TABLE e, DESCRIPTOR(at), INTERVAL '10' SECOND, INTERVAL '20' SECOND)) AS w GROUP BY w.window_start ORDER BY 1", &[
-                "1969-12-31 23:59:30 1",
-                "1969-12-31 23:59:40 3",
-                "1969-12-31 23:59:50 3",
-                "1970-01-01 00:00:00 1",
-            ]),
-            ("SELECT window_start FROM TUMBLE(e, at, INTERVAL '1 month') GROUP BY 1 ORDER BY 1", &["1969-12-01 00:00:00", "1970-01-01 00:00:00"]),
+            (
+                "SELECT window_start, window_end, sum(v) FROM TUMBLE(e, at, INTERVAL '10 seconds') GROUP BY window_start, window_end ORDER BY 1",
+                &[
+                    "1969-12-31 23:59:40 1969-12-31 23:59:50 1",
+                    "1969-12-31 23:59:50 1970-01-01 00:00:00 6",
+                    "1970-01-01 00:00:00 1970-01-01 00:00:10 8",
+                ],
+            ),
+            (
+                "SELECT window_start, count(*) FROM TABLE(HOP(TABLE e, DESCRIPTOR(at), INTERVAL '10' SECOND, INTERVAL '20' SECOND)) AS w GROUP BY w.window_start ORDER BY 1",
+                &["1969-12-31 23:59:30 1", "1969-12-31 23:59:40 3", "1969-12-31 23:59:50 3", "1970-01-01 00:00:00 1"],
+            ),
+            (
+                "SELECT window_start FROM TUMBLE(e, at, INTERVAL '1 month') GROUP BY 1 ORDER BY 1",
+                &["1969-12-01 00:00:00", "1970-01-01 00:00:00"],
+            ),
         ],
     );
 }

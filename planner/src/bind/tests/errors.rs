@@ -5,7 +5,9 @@ use super::Bench;
 #[test]
 fn errors_have_postgres_codes_words_and_places() {
     let mut bench = Bench::new();
-    bench.run("CREATE TABLE t (a int, b text, d date); CREATE TABLE u (a int); CREATE MATERIALIZED VIEW m AS SELECT a FROM t; CREATE SCHEMA s");
+    bench.run(
+        "CREATE TABLE t (a int, b text, d date); CREATE TABLE u (a int); CREATE MATERIALIZED VIEW m AS SELECT a FROM t; CREATE SCHEMA s",
+    );
     for (sql, code, message, position) in [
         ("SELECT nosuch FROM t", "42703", "column \"nosuch\" does not exist", 8),
         ("SELECT t.nosuch FROM t", "42703", "column t.nosuch does not exist", 8),

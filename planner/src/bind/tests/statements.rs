@@ -12,7 +12,13 @@ fn rows_are_written_as_their_columns_want_them() {
          INSERT INTO t (s) VALUES ('x'), (DEFAULT);
          INSERT INTO t (n, s) SELECT 5, 'y'",
     );
-    check(&bench, &[("SELECT n, '[' || s || ']', i FROM t ORDER BY n, s", &["1.01 [] -32768", "5.00 [y] 7", "999.99 [abcd] 32767", "NULL [x] 7", "NULL NULL 7"])]);
+    check(
+        &bench,
+        &[(
+            "SELECT n, '[' || s || ']', i FROM t ORDER BY n, s",
+            &["1.01 [] -32768", "5.00 [y] 7", "999.99 [abcd] 32767", "NULL [x] 7", "NULL NULL 7"],
+        )],
+    );
     for (sql, code) in [
         ("INSERT INTO t VALUES (1000, 'a', 1)", "22003"),
         ("INSERT INTO t VALUES (1, 'abcde', 1)", "22001"),
@@ -50,7 +56,8 @@ fn conflicts_need_the_key() {
         Err(error) => Err(error),
     };
     assert!(matches!(insert("INSERT INTO t VALUES (1, 2) ON CONFLICT DO NOTHING").unwrap().on_conflict, Some(OnConflict::Nothing)));
-    let update = insert("INSERT INTO t VALUES (1, 2) ON CONFLICT (k) DO UPDATE SET v = t.v + excluded.v WHERE t.v < 5 RETURNING *").unwrap();
+    let update =
+        insert("INSERT INTO t VALUES (1, 2) ON CONFLICT (k) DO UPDATE SET v = t.v + excluded.v WHERE t.v < 5 RETURNING *").unwrap();
     let Some(OnConflict::Update { assignments, condition }) = update.on_conflict else { panic!() };
     assert_eq!(assignments.iter().map(ToString::to_string).collect::<Vec<_>>(), ["existing.k", "(existing.v + excluded.v)"]);
     assert!(condition.is_some() && update.values.is_some());
@@ -69,15 +76,9 @@ fn stored_queries_name_their_schemas_and_follow_renames() {
         let found = bench.catalog.objects().find(|object| object.name == name).unwrap();
         found.definition().unwrap().to_owned()
     };
-    assert_eq!(
-        definition(&bench, "m"),
-        "SELECT sum(t.v) AS s\n  FROM public.t WHERE t.v > (SELECT min(x.v) FROM public.t x)"
-    );
+    assert_eq!(definition(&bench, "m"), "SELECT sum(t.v) AS s\n  FROM public.t WHERE t.v > (SELECT min(x.v) FROM public.t x)");
     bench.run("ALTER TABLE t RENAME TO moved");
-    assert_eq!(
-        definition(&bench, "m"),
-        "SELECT sum(t.v) AS s\n  FROM public.moved AS t WHERE t.v > (SELECT min(x.v) FROM public.moved x)"
-    );
+    assert_eq!(definition(&bench, "m"), "SELECT sum(t.v) AS s\n  FROM public.moved AS t WHERE t.v > (SELECT min(x.v) FROM public.moved x)");
     check(&bench, &[("SELECT total, \"Max Order\" FROM b71_VIEW", &[])]);
     assert!(bench.bind("SELECT v FROM t").is_err());
     bench.run("CREATE TABLE t (v int); DROP TABLE t; CREATE SCHEMA s; ALTER TABLE moved SET SCHEMA s");

@@ -151,21 +151,12 @@ impl GroupsAccumulator for ExtremeGroups {
         Ok(vec![self.evaluate(emit_to)?])
     }
 
-    fn merge_batch(
-        &mut self,
-        values: &[ArrayRef],
-        group_indices: &[usize],
-        total_num_groups: usize,
-    ) -> DataFusionResult<()> {
+    fn merge_batch(&mut self, values: &[ArrayRef], group_indices: &[usize], total_num_groups: usize) -> DataFusionResult<()> {
         self.update(&values[0], group_indices, None, total_num_groups);
         Ok(())
     }
 
-    fn convert_to_state(
-        &self,
-        values: &[ArrayRef],
-        opt_filter: Option<&arrow::array::BooleanArray>,
-    ) -> DataFusionResult<Vec<ArrayRef>> {
+    fn convert_to_state(&self, values: &[ArrayRef], opt_filter: Option<&arrow::array::BooleanArray>) -> DataFusionResult<Vec<ArrayRef>> {
         match opt_filter {
             None => Ok(vec![Arc::clone(&values[0])]),
             Some(filter) => {

@@ -192,4 +192,3 @@ pub(super) fn list_of(values: ArrayRef) -> Arc<arrow::array::ListArray> {
     let offsets = arrow::buffer::OffsetBuffer::from_lengths([values.len()]);
     Arc::new(arrow::array::ListArray::new(field, offsets, values, None))
 }
-

@@ -17,10 +17,10 @@
 //! | `single_value` | any | the same; fails on a second row |
 //! | `json_agg`, `jsonb_agg`, `json_object_agg`, `jsonb_object_agg` | | json, jsonb |
 
-mod sum;
 mod extreme;
-mod single;
 mod function;
+mod single;
+mod sum;
 
 use std::sync::Arc;
 
@@ -151,7 +151,10 @@ fn is_text(sql_type: &SqlType) -> bool {
 }
 
 fn is_ordered(sql_type: &SqlType) -> bool {
-    !matches!(sql_type, SqlType::Boolean | SqlType::Json | SqlType::Jsonb | SqlType::Uuid | SqlType::Bytea | SqlType::Record(_) | SqlType::Void)
+    !matches!(
+        sql_type,
+        SqlType::Boolean | SqlType::Json | SqlType::Jsonb | SqlType::Uuid | SqlType::Bytea | SqlType::Record(_) | SqlType::Void
+    )
 }
 
 /// The types of a sum's argument and result.

@@ -406,9 +406,9 @@ impl<T: Total> GroupsAccumulator for Many<T> {
         if totals.is_empty() {
             return Ok(new_empty_array(&self.shape.result));
         }
-        let values = totals.iter().map(|total| {
-            if total.count() == 0 { ScalarValue::try_new_null(&self.shape.result) } else { Ok(total.result(&self.shape)?) }
-        });
+        let values = totals
+            .iter()
+            .map(|total| if total.count() == 0 { ScalarValue::try_new_null(&self.shape.result) } else { Ok(total.result(&self.shape)?) });
         ScalarValue::iter_to_array(values.collect::<DataFusionResult<Vec<_>>>()?)
     }
 
@@ -418,12 +418,7 @@ impl<T: Total> GroupsAccumulator for Many<T> {
         Ok(vec![Arc::new(states)])
     }
 
-    fn merge_batch(
-        &mut self,
-        values: &[ArrayRef],
-        group_indices: &[usize],
-        total_num_groups: usize,
-    ) -> DataFusionResult<()> {
+    fn merge_batch(&mut self, values: &[ArrayRef], group_indices: &[usize], total_num_groups: usize) -> DataFusionResult<()> {
         self.totals.resize(total_num_groups, T::default());
         let states = values[0].as_binary::<i32>();
         for (row, group) in group_indices.iter().enumerate().filter(|(row, _)| states.is_valid(*row)) {

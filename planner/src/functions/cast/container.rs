@@ -8,11 +8,14 @@ use arrow::{
     datatypes::{DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type},
 };
 
-use super::{Conversion, super::{
-    arithmetic::out_of_range,
-    decimal::Decimal,
-    kernel::{Call, Traits},
-}};
+use super::{
+    super::{
+        arithmetic::out_of_range,
+        decimal::Decimal,
+        kernel::{Call, Traits},
+    },
+    Conversion,
+};
 use crate::{
     error::{PlanError, Result, sqlstate},
     pg_text,
@@ -73,8 +76,11 @@ fn by_text(call: &Call<'_>) -> Result<ArrayRef> {
 pub(super) fn record_to_text(call: &Call<'_>) -> Result<ArrayRef> {
     let array = call.array(0)?;
     let record = array.as_struct_opt().ok_or_else(|| PlanError::internal("a record was expected"))?;
-    let columns =
-        record.columns().iter().map(|column| pg_text::format_array(column.as_ref(), &call.environment().text)).collect::<Result<Vec<_>, _>>()?;
+    let columns = record
+        .columns()
+        .iter()
+        .map(|column| pg_text::format_array(column.as_ref(), &call.environment().text))
+        .collect::<Result<Vec<_>, _>>()?;
     call.build_texts(|row| {
         if record.is_null(row) {
             return Ok(None);
@@ -139,4 +145,3 @@ pub(super) fn jsonb_to_number(call: &Call<'_>) -> Result<ArrayRef> {
         _ => call.build_decimals(number),
     }
 }
-

@@ -4,7 +4,10 @@ use arrow::{
     array::ArrayRef,
     datatypes::{DataType, Int32Type, IntervalMonthDayNano, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType},
 };
-use datafusion::{common::ScalarValue, logical_expr::{ColumnarValue, Expr, lit}};
+use datafusion::{
+    common::ScalarValue,
+    logical_expr::{ColumnarValue, Expr, lit},
+};
 
 use super::super::kernel::{Call, Evaluate, Kernel, Traits};
 use crate::{
@@ -132,4 +135,3 @@ fn round_fraction(call: &Call<'_>) -> Result<ArrayRef> {
         }
     }
 }
-

@@ -3,28 +3,25 @@
 //! Where Arrow converts as Postgres does (widening numbers), the conversion is DataFusion's own cast, which its optimizer knows; all others are
 //! kernels. Constants are converted when they are bound.
 
-mod number;
-mod text;
-mod moment;
-mod length;
-mod object;
 mod container;
+mod length;
+mod moment;
+mod number;
+mod object;
+mod text;
 
 use std::sync::Arc;
 
-use arrow::{array::new_empty_array, datatypes::{DataType, Field}};
+use arrow::{
+    array::new_empty_array,
+    datatypes::{DataType, Field},
+};
 use datafusion::{
     common::ScalarValue,
     logical_expr::{Expr, expr::Cast},
 };
 
-pub(crate) use self::{
-    length::fit,
-    moment::read_interval_with_fields,
-    number::digits_of_text,
-    object::name_of_relation,
-    text::read,
-};
+pub(crate) use self::{length::fit, moment::read_interval_with_fields, number::digits_of_text, object::name_of_relation, text::read};
 use super::kernel::{Evaluate, Kernel, Traits};
 use crate::{
     bind::Binder,
@@ -81,7 +78,8 @@ fn find(from: &SqlType, to: &SqlType) -> Option<Conversion> {
         (T::SmallInt | T::Integer | T::BigInt, T::Real | T::Double) | (T::Real, T::Double) => Native,
         (from, T::Numeric(..)) if from.is_integer() || from.is_numeric() => {
             let (has, wants) = (Digits::of(from), Digits::of(to));
-            let widens = wants.scale >= has.scale && i32::from(wants.precision) - i32::from(wants.scale) >= i32::from(has.precision) - i32::from(has.scale);
+            let widens = wants.scale >= has.scale
+                && i32::from(wants.precision) - i32::from(wants.scale) >= i32::from(has.precision) - i32::from(has.scale);
             match (widens, from.is_numeric()) {
                 (true, _) => Native,
                 (false, true) => Code("numeric", Traits::STRICT, number::numeric_to_numeric),
@@ -93,9 +91,10 @@ fn find(from: &SqlType, to: &SqlType) -> Option<Conversion> {
         (T::Integer, T::Boolean) => Code("bool", Traits::STRICT, number::integer_to_boolean),
         (from, to) if from.is_oid() || to.is_oid() => object::find(from, to)?,
         (from, to) if from.is_text() && to.is_text() => Same,
-        (T::Date | T::Time | T::Timestamp | T::TimestampTz | T::Interval, T::Date | T::Time | T::Timestamp | T::TimestampTz | T::Interval) => {
-            moment::find(from, to)?
-        }
+        (
+            T::Date | T::Time | T::Timestamp | T::TimestampTz | T::Interval,
+            T::Date | T::Time | T::Timestamp | T::TimestampTz | T::Interval,
+        ) => moment::find(from, to)?,
         (T::Json, T::Jsonb) => Code("jsonb", Traits::STRICT, container::json_to_jsonb),
         (T::Jsonb, T::Json) => Same,
         (T::Jsonb, T::Boolean) => Code("bool", Traits::STRICT, container::jsonb_to_boolean),

@@ -7,7 +7,13 @@ use arrow::{
 use datafusion::common::ScalarValue;
 use sqlparser::ast::DateTimeField;
 
-use super::{Conversion, super::{datetime, kernel::{Call, Evaluate, Traits}}};
+use super::{
+    super::{
+        datetime,
+        kernel::{Call, Evaluate, Traits},
+    },
+    Conversion,
+};
 use crate::{
     bind::Binder,
     error::{PlanError, Result, sqlstate},
@@ -91,7 +97,9 @@ fn time_to_interval(call: &Call<'_>) -> Result<ArrayRef> {
 
 fn interval_to_time(call: &Call<'_>) -> Result<ArrayRef> {
     let intervals = call.values::<IntervalMonthDayNanoType>(0)?;
-    call.build::<Time64MicrosecondType>(|row| Ok(intervals.get(row).map(|interval| (interval.nanoseconds / 1_000).rem_euclid(MICROS_PER_DAY))))
+    call.build::<Time64MicrosecondType>(|row| {
+        Ok(intervals.get(row).map(|interval| (interval.nanoseconds / 1_000).rem_euclid(MICROS_PER_DAY)))
+    })
 }
 
 /// The value of `INTERVAL '1-2' YEAR TO MONTH`: bare numbers count in the last field, what is finer than that is cut off.

@@ -5,11 +5,14 @@ use arrow::{
     datatypes::{DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type},
 };
 
-use super::{Conversion, super::{
-    arithmetic::out_of_range,
-    decimal::{Decimal, field_overflow},
-    kernel::{Call, Traits},
-}};
+use super::{
+    super::{
+        arithmetic::out_of_range,
+        decimal::{Decimal, field_overflow},
+        kernel::{Call, Traits},
+    },
+    Conversion,
+};
 use crate::{
     error::{PlanError, Result, sqlstate},
     types::{NUMERIC_MAX_PRECISION, SqlType, decimal::Digits},
@@ -192,7 +195,6 @@ pub(crate) fn digits_of_text(text: &str) -> Option<Digits> {
     }
     Some(Digits { precision: precision as u8, scale: scale as i8 })
 }
-
 
 #[cfg(test)]
 mod tests {

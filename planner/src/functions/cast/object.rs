@@ -1,9 +1,18 @@
 //! Object ids and the names they are shown as.
 
-use arrow::{array::ArrayRef, datatypes::{Int32Type, Int64Type}};
+use arrow::{
+    array::ArrayRef,
+    datatypes::{Int32Type, Int64Type},
+};
 use datafusion::common::ScalarValue;
 
-use super::{Conversion, super::{environment::Environment, kernel::{Call, Evaluate, Traits}}};
+use super::{
+    super::{
+        environment::Environment,
+        kernel::{Call, Evaluate, Traits},
+    },
+    Conversion,
+};
 use crate::{
     bind::Binder,
     catalog::{Catalog, QualifiedName, name::quoted},
@@ -38,9 +47,12 @@ pub(super) fn find(from: &SqlType, to: &SqlType) -> Option<Conversion> {
 fn bigint_to_oid(call: &Call<'_>) -> Result<ArrayRef> {
     let values = call.values::<Int64Type>(0)?;
     call.build::<Int32Type>(|row| {
-        values.get(row).map(u32::try_from).transpose().map(|oid| oid.map(|oid| oid as i32)).map_err(|_| {
-            PlanError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "OID out of range")
-        })
+        values
+            .get(row)
+            .map(u32::try_from)
+            .transpose()
+            .map(|oid| oid.map(|oid| oid as i32))
+            .map_err(|_| PlanError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "OID out of range"))
     })
 }
 
@@ -207,9 +219,9 @@ pub(super) fn read(binder: &Binder<'_>, text: &str, to: &SqlType) -> Result<Scal
         },
         SqlType::RegType => type_oid(text)?,
         SqlType::RegNamespace => schema_oid(&binder.environment.catalog, text)?,
-        SqlType::RegProc => number(text).ok_or_else(|| {
-            PlanError::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist"))
-        })?,
+        SqlType::RegProc => {
+            number(text).ok_or_else(|| PlanError::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist")))?
+        }
         _ => read_oid(text)?,
     };
     Ok(ScalarValue::Int32(Some(oid)))

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
 
-use super::{Conversion, super::kernel::{Call, Evaluate, Traits}};
+use super::{
+    super::kernel::{Call, Evaluate, Traits},
+    Conversion,
+};
 use crate::{
     bind::Binder,
     error::{PlanError, Result},
@@ -88,7 +91,9 @@ fn json(call: &Call<'_>) -> Result<ArrayRef> {
 /// 22P02, 22007, 22008, 22003.
 pub(crate) fn read(binder: &Binder<'_>, text: &str, to: &SqlType) -> Result<ScalarValue> {
     match to {
-        SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Name | SqlType::InternalChar => Ok(ScalarValue::Utf8View(Some(text.to_owned()))),
+        SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Name | SqlType::InternalChar => {
+            Ok(ScalarValue::Utf8View(Some(text.to_owned())))
+        }
         SqlType::Json => {
             pg_text::normalize_json(text)?;
             Ok(ScalarValue::LargeUtf8(Some(text.to_owned())))

@@ -76,7 +76,12 @@ fn steps(list: &ArrayRef) -> Option<Vec<String>> {
     (0..texts.len()).map(|at| texts.is_valid(at).then(|| texts.value(at).to_owned())).collect()
 }
 
-fn follow_path(call: &Call<'_>, row: usize, values: &super::super::columns::Jsons, paths: &super::super::columns::Lists) -> Result<Option<(Value, bool)>> {
+fn follow_path(
+    call: &Call<'_>,
+    row: usize,
+    values: &super::super::columns::Jsons,
+    paths: &super::super::columns::Lists,
+) -> Result<Option<(Value, bool)>> {
     let _ = call;
     let (Some(text), Some(path)) = (values.get(row), paths.get(row)) else { return Ok(None) };
     let Some(path) = steps(&path) else { return Ok(None) };

@@ -214,7 +214,9 @@ pub(super) fn insert(call: &Call<'_>) -> Result<ArrayRef> {
             match parent(&mut value, before)? {
                 Some(Value::Object(fields)) => {
                     if fields.contains_key(last) {
-                        return Err(invalid("cannot replace existing key").with_hint("Try using the function jsonb_set to replace key value."));
+                        return Err(
+                            invalid("cannot replace existing key").with_hint("Try using the function jsonb_set to replace key value.")
+                        );
                     }
                     fields.insert(last.clone(), new);
                 }

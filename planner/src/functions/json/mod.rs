@@ -7,11 +7,7 @@ mod convert;
 mod rows;
 mod tree;
 
-use super::{
-    kernel::Traits,
-    sequence,
-    signature::Entry,
-};
+use super::{kernel::Traits, sequence, signature::Entry};
 
 pub(super) use self::{
     convert::{Texts as JsonTexts, json_text_of},

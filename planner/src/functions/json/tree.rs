@@ -57,7 +57,9 @@ pub(super) fn equal(left: &Value, right: &Value) -> bool {
             let (left, right) = (left.to_string(), right.to_string());
             left == right || left.parse::<f64>().ok() == right.parse::<f64>().ok()
         }
-        (Value::Array(left), Value::Array(right)) => left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right)),
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
+        }
         (Value::Object(left), Value::Object(right)) => {
             left.len() == right.len() && left.iter().all(|(key, value)| right.get(key).is_some_and(|other| equal(value, other)))
         }

@@ -1,14 +1,8 @@
 //! Descriptions of objects for `\d` and its like.
 
-use arrow::{
-    array::ArrayRef,
-    datatypes::Int32Type,
-};
+use arrow::{array::ArrayRef, datatypes::Int32Type};
 
-use super::super::{
-    environment::Environment,
-    kernel::Call,
-};
+use super::super::{environment::Environment, kernel::Call};
 use crate::{
     catalog::{Object, ObjectBody, QualifiedName, name::quoted},
     error::Result,
@@ -148,11 +142,8 @@ fn written_index(environment: &Environment, object: &Object, wanted: i32) -> Opt
     if wanted > 0 {
         return index.columns.get(wanted as usize - 1).and_then(column);
     }
-    let columns: Vec<String> = index
-        .columns
-        .iter()
-        .filter_map(|item| Some(format!("{}{}", column(item)?, if item.1 { " DESC" } else { "" })))
-        .collect();
+    let columns: Vec<String> =
+        index.columns.iter().filter_map(|item| Some(format!("{}{}", column(item)?, if item.1 { " DESC" } else { "" }))).collect();
     let (unique, schema) = (if index.unique { "UNIQUE " } else { "" }, quoted(environment.catalog.schema_name(relation)));
     let (name, on) = (quoted(&object.name), quoted(&relation.name));
     Some(format!("CREATE {unique}INDEX {name} ON {schema}.{on} USING btree ({})", columns.join(", ")))

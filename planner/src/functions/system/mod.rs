@@ -4,7 +4,10 @@ pub mod describe;
 mod privilege;
 mod settings;
 
-use arrow::{array::ArrayRef, datatypes::{Int32Type, Int64Type}};
+use arrow::{
+    array::ArrayRef,
+    datatypes::{Int32Type, Int64Type},
+};
 use datafusion::{common::ScalarValue, logical_expr::lit};
 
 use super::{

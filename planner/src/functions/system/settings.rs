@@ -14,7 +14,8 @@ pub(super) fn current(binder: &Binder<'_>, values: Vec<Typed>) -> Result<Typed> 
     if let Some(value) = binder.context.system.setting(&name.to_lowercase()) {
         return Ok(Typed::text(&value));
     }
-    let missing_ok = values.get(1).and_then(Typed::constant).is_some_and(|value| *value == datafusion::common::ScalarValue::Boolean(Some(true)));
+    let missing_ok =
+        values.get(1).and_then(Typed::constant).is_some_and(|value| *value == datafusion::common::ScalarValue::Boolean(Some(true)));
     if missing_ok {
         return Ok(Typed::null(SqlType::Text));
     }

@@ -1,8 +1,8 @@
 //! Taking over what a checkpoint has for a range table.
 
-use super::super::{Kept, RestoreTable};
 use super::super::packed::{LOGGED, STORED, UNFLUSHED};
 use super::super::resident::hash_key;
+use super::super::{Kept, RestoreTable};
 use super::{LARGE, Mark, RangeTable, Segment, StateTable};
 use crate::error::{Result, StorageError};
 use crate::state_changelog::take_varint;

@@ -131,7 +131,11 @@ fn run(seed: u64, kind: JoinKind, with_condition: bool, deletes: bool, settings:
         history.feed(&mut bench, changes);
         bench.barrier();
         let expected = expected(kind, with_condition, &history.sides[0], &history.sides[1]);
-        assert_eq!(first_difference(bench.contents(), &expected), None, "seed {seed} {kind:?} condition {with_condition} deletes {deletes} epoch {epoch}");
+        assert_eq!(
+            first_difference(bench.contents(), &expected),
+            None,
+            "seed {seed} {kind:?} condition {with_condition} deletes {deletes} epoch {epoch}"
+        );
         if history.random.random_bool(0.1) {
             bench.restart(history.random.random_range(1..4));
         }
