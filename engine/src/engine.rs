@@ -48,6 +48,9 @@ use crate::{
     source::Source,
 };
 
+/// How long the streaming threads have to end.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Settings of an engine.
 #[derive(Clone)]
 pub struct EngineConfig {
@@ -200,7 +203,15 @@ impl Engine {
             let sink = sink_driver::run(handle.clone(), collection.clone(), factory.clone(), self.shared.coordinator.clone());
             self.shared.runtime.spawn(sink);
         }
-        let driver = Driver { spec, handle: handle.clone(), shared: self.shared.clone(), collection, commands: receiver, fingerprint };
+        let driver = Driver {
+            spec,
+            handle: handle.clone(),
+            shared: self.shared.clone(),
+            collection,
+            commands: receiver,
+            fingerprint,
+            holds: Vec::new(),
+        };
         self.shared.runtime.spawn(driver.run());
         Ok(handle)
     }
@@ -320,7 +331,21 @@ impl Engine {
         for task in self.background.lock().drain(..) {
             task.abort();
         }
-        if let Some(runtime) = self.runtime.lock().take() {
+        let runtime = self.runtime.lock().take();
+        if let Some(runtime) = runtime {
+            // Waits until the threads have let go of files and locks, so that the directory can be opened again at once.
+            let stopped = tokio::task::spawn_blocking(move || runtime.shutdown_timeout(STOP_PATIENCE)).await;
+            if let Err(error) = stopped {
+                tracing::warn!(%error, "the streaming threads did not stop in order");
+            }
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // A runtime must not be waited for where async code runs; after `stop` there is none left.
+        if let Some(runtime) = self.runtime.get_mut().take() {
             runtime.shutdown_background();
         }
     }

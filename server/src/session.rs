@@ -481,15 +481,6 @@ impl Session {
         }
     }
 
-    fn refresh_text(&mut self) {
-        let now_us = self.now_us();
-        if self.text.0 != self.variables.generation() {
-            self.text = (self.variables.generation(), text::of_variables(&self.variables, now_us));
-            self.activity.rename(&self.variables.get("application_name").unwrap_or_default());
-        }
-        self.text.1.now_us = Some(now_us);
-    }
-
     fn note_idle(&mut self) {
         let state = match self.transaction.status() {
             TransactionStatus::Idle => "idle",

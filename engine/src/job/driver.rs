@@ -7,27 +7,26 @@ use std::{
 };
 
 use millpond_storage::{
-    checkpoint::{Checkpointer, ManifestInput},
+    checkpoint::ManifestInput,
     collection::{Collection, Hold},
     epoch::Epoch,
     error::StorageError,
-    state_table::TaskCheckpoint,
 };
 use tokio::sync::mpsc;
 
 use super::{
+    attempt::{Attempt, InFlight, on_task_end, wait_checkpoint},
     inputs::{BARRIERS_IN_FLIGHT, next_epoch},
-    running::{JobInputs, Running, ScanPositions, Spawn, StoredSplit},
+    running::{JobInputs, Running, ScanPositions, Spawn},
     spec::JobSpec,
     status::{CheckpointStatus, JobCommand, JobHandle, JobState},
 };
 use crate::{
-    coordinator::{ClosedEpoch, sources::SourceHandle},
+    coordinator::ClosedEpoch,
     engine::Shared,
     error::{EngineError, Result},
     message::{Barrier, BarrierKind},
-    scan::collection::CollectionPassed,
-    task::subtask::{SubtaskId, TaskEvent},
+    task::subtask::TaskEvent,
 };
 
 /// Pause before the first restart; doubled for each further one.
@@ -57,39 +56,13 @@ pub struct Driver {
     pub commands: mpsc::UnboundedReceiver<JobCommand>,
     /// Fingerprint of the graph.
     pub fingerprint: u64,
+    /// Keep what the newest checkpoint has not consumed of the upstreams, also between two attempts.
+    pub holds: Vec<Hold>,
 }
 
 enum Ended {
     Stopped,
     Finished,
-}
-
-/// State of one attempt.
-struct Attempt {
-    running: Running,
-    checkpointer: Arc<Checkpointer>,
-    inputs: JobInputs,
-    positions: ScanPositions,
-    injected: Epoch,
-    upper_at_start: Epoch,
-    in_flight: VecDeque<InFlight>,
-    passed: Vec<CollectionPassed>,
-    checkpoint_wanted: bool,
-    checkpoint_running: Option<tokio::task::JoinHandle<Result<CheckpointStatus>>>,
-    last_checkpoint: Instant,
-    no_checkpoint_before: Instant,
-    final_injected: bool,
-    ready: bool,
-    holds: Vec<Hold>,
-    state_bytes: BTreeMap<SubtaskId, usize>,
-}
-
-struct InFlight {
-    barrier: Barrier,
-    injected_at: Instant,
-    roots_left: usize,
-    tasks_left: usize,
-    parts: Vec<TaskCheckpoint>,
 }
 
 impl Driver {
@@ -216,6 +189,7 @@ impl Driver {
             let at = if restored.is_some() { injected.max(collection.since()) } else { collection.upper() };
             holds.push(collection.hold(at)?);
         }
+        self.holds = holds;
         let spawn = Spawn {
             spec: &self.spec,
             inputs: &inputs,
@@ -247,7 +221,6 @@ impl Driver {
             no_checkpoint_before: Instant::now(),
             final_injected: false,
             ready,
-            holds,
             state_bytes: BTreeMap::new(),
         }))
     }
@@ -427,7 +400,7 @@ impl Driver {
     }
 
     /// Answers whether the job has finished.
-    fn on_checkpoint(&self, attempt: &mut Attempt, done: Result<CheckpointStatus>) -> Result<bool> {
+    fn on_checkpoint(&mut self, attempt: &mut Attempt, done: Result<CheckpointStatus>) -> Result<bool> {
         let status = match done {
             Ok(status) => status,
             Err(error) => return self.on_failed_checkpoint(attempt, error).map(|()| false),
@@ -438,7 +411,7 @@ impl Driver {
         for collection in attempt.inputs.collections.values() {
             holds.push(collection.hold(epoch)?);
         }
-        attempt.holds = holds;
+        self.holds = holds;
         if !attempt.ready && attempt.publishable_at(epoch) {
             attempt.ready = true;
             if let Some(collection) = &self.collection {
@@ -477,83 +450,5 @@ impl Driver {
             *self.handle.error.lock() = None;
             self.set_state(JobState::Running);
         }
-    }
-}
-
-impl Attempt {
-    fn backfilling(&self) -> bool {
-        self.inputs.scans.iter().any(|(node, collection)| {
-            collection.is_some() && self.positions.collections.get(node).is_none_or(|position| position.backfill_after.is_some())
-        })
-    }
-
-    /// Whether a checkpoint at `epoch` would make a new job readable: contents have been read, and so has every source that exists in full.
-    fn publishable_at(&self, epoch: Epoch) -> bool {
-        let read = |source: &SourceHandle| !source.exists_in_full() || source.finished().is_some_and(|end| end <= epoch);
-        !self.backfilling() && epoch >= self.upper_at_start && self.inputs.sources.values().all(|source| read(source))
-    }
-
-    fn checkpoint_due(&self, epoch: Epoch, spec: &JobSpec) -> bool {
-        let first = !self.ready && self.publishable_at(epoch);
-        let due = first || self.checkpoint_wanted || self.last_checkpoint.elapsed() >= spec.options.checkpoint_interval;
-        due && Instant::now() >= self.no_checkpoint_before
-            && self.checkpoint_running.is_none()
-            && !self.in_flight.iter().any(|flight| flight.barrier.kind.is_checkpoint())
-    }
-
-    fn changed_upto(&self, epoch: Epoch) -> Result<bool> {
-        if self.inputs.sources.values().any(|source| source.moved(self.injected, epoch)) {
-            return Ok(true);
-        }
-        for collection in self.inputs.collections.values() {
-            if !collection.deltas(self.injected, epoch)?.is_empty() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Whether every input has ended at or before `epoch`.
-    fn inputs_end_at(&self, epoch: Epoch, shared: &Shared) -> bool {
-        let sources = self.inputs.sources.values().all(|source| source.finished().is_some_and(|end| end <= epoch));
-        let collections = self.inputs.collections.keys().all(|id| shared.job_finished_at(*id).is_some_and(|end| end <= epoch));
-        let some = !self.inputs.sources.is_empty() || !self.inputs.collections.is_empty() || !self.inputs.scans.is_empty();
-        sources && collections && some && !self.backfilling() && self.injected > Epoch(0)
-    }
-
-    /// Positions of sources follow from what the epoch bound.
-    fn move_sources_to(&mut self, epoch: Epoch) {
-        for (id, source) in &self.inputs.sources {
-            let watermark = source.watermark_at(epoch);
-            let splits = self.positions.sources.entry(*id).or_default();
-            for (split, bound) in source.bound_at(epoch) {
-                let before = splits.get(&split).copied();
-                splits.insert(split, StoredSplit::at(bound, watermark, before));
-            }
-        }
-    }
-
-    fn drain_passed(&mut self) -> Vec<CollectionPassed> {
-        std::iter::from_fn(|| self.running.passed.try_recv().ok()).collect()
-    }
-}
-
-async fn wait_checkpoint(running: &mut Option<tokio::task::JoinHandle<Result<CheckpointStatus>>>) -> Result<CheckpointStatus> {
-    match running {
-        Some(task) => task.await.map_err(|error| EngineError::Internal(format!("checkpoint task: {error}")))?,
-        None => std::future::pending().await,
-    }
-}
-
-fn on_task_end(ended: Option<Result<Result<()>, tokio::task::JoinError>>) -> Result<()> {
-    match ended {
-        None | Some(Ok(Ok(()))) => Ok(()),
-        Some(Ok(Err(error))) => Err(error),
-        Some(Err(join)) if join.is_panic() => {
-            let panic = join.into_panic();
-            let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(EngineError::Internal(format!("a subtask panicked: {}", text.unwrap_or_default())))
-        }
-        Some(Err(_)) => Err(EngineError::Cancelled),
     }
 }

@@ -3,6 +3,7 @@
 //! A job is a [`driver`] that injects barriers, collects what its subtasks report, seals epochs into the job's collection and completes
 //! checkpoints. Jobs are linked only through collections: a driver waits for what its upstreams have sealed and never holds them back.
 
+mod attempt;
 pub mod collector;
 pub mod driver;
 pub mod inputs;

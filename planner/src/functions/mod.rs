@@ -27,6 +27,7 @@ mod json;
 pub(crate) mod kernel;
 mod math;
 mod pattern;
+pub(crate) mod quantified;
 mod regex;
 pub(crate) mod registry;
 pub(crate) mod resolve;

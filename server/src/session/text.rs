@@ -59,3 +59,14 @@ pub(crate) fn of_settings(settings: &QuerySettings) -> Result<TextSettings> {
         now_us: None,
     })
 }
+
+impl super::Session {
+    pub(super) fn refresh_text(&mut self) {
+        let now_us = self.now_us();
+        if self.text.0 != self.variables.generation() {
+            self.text = (self.variables.generation(), of_variables(&self.variables, now_us));
+            self.activity.rename(&self.variables.get("application_name").unwrap_or_default());
+        }
+        self.text.1.now_us = Some(now_us);
+    }
+}

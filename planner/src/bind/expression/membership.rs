@@ -14,7 +14,7 @@ use super::{
 use crate::{
     bind::{binder::Binder, coerce::unmatched, scope::Scope, typed::Typed},
     error::{PlanError, Result, sqlstate},
-    functions::{array, comparison},
+    functions::{comparison, quantified},
     types::{SqlType, coercion::common_type},
 };
 
@@ -94,7 +94,7 @@ impl Binder<'_> {
     /// A value compared with the elements of an array.
     pub(in crate::bind) fn compare_with_array(&self, value: Typed, symbol: &str, array: Typed, all: bool, span: Span) -> Result<Typed> {
         let (value, array) = self.match_element(value, array, span)?;
-        array::quantified(self, value, symbol, array, all).map_err(|error| error.at(span))
+        quantified::quantified(self, value, symbol, array, all).map_err(|error| error.at(span))
     }
 
     /// Brings the value and the elements to one type.

@@ -56,11 +56,12 @@ impl TableChange {
     /// The rows that the statement sees.
     pub(crate) async fn contents(&self, session: &mut Session, cancel: &Cancel) -> Result<Arc<dyn Contents>> {
         let identity = &self.target.identity;
-        let committed: Arc<dyn Contents> = if self.locked {
-            Arc::new(AcknowledgedContents::new(self.target.handle.clone(), Arc::new(self.target.handle.acknowledged()?), identity.clone()))
-        } else {
-            read::block_contents(session, &self.target, cancel).await?
-        };
+        if !self.locked {
+            // The block's own changes are in it already.
+            return read::block_contents(session, &self.target, cancel).await;
+        }
+        let acknowledged = Arc::new(self.target.handle.acknowledged()?);
+        let committed: Arc<dyn Contents> = Arc::new(AcknowledgedContents::new(self.target.handle.clone(), acknowledged, identity.clone()));
         Ok(match session.transaction.work.as_ref().and_then(|work| work.changes(self.target.object.id)) {
             Some(changes) => Arc::new(ChangedContents::new(committed, changes, identity.clone())),
             None => committed,
