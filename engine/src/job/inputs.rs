@@ -7,12 +7,16 @@ pub const BARRIERS_IN_FLIGHT: usize = 4;
 
 /// The epoch of the next barrier, if there is one to inject.
 ///
+/// A new job (`injected` is 0) begins at the newest epoch: nobody has kept older contents for it.
 /// `reachable` is the newest epoch that is closed and that all upstreams have sealed; `injected` the epoch of the last barrier; `upper` what the
 /// job's collection has already sealed. A job that lags takes many epochs at once, but stops at multiples of 8, then 64, so that laggards
 /// still share epochs; and it stops at `upper`, where it must agree with what is there.
 pub fn next_epoch(reachable: Epoch, injected: Epoch, upper: Epoch) -> Option<Epoch> {
     if reachable <= injected {
         return None;
+    }
+    if injected == Epoch(0) {
+        return Some(reachable);
     }
     let lag = reachable.0 - injected.0;
     let grain = match lag {
@@ -43,6 +47,11 @@ mod tests {
         assert_eq!(next(5, 5, 0), None);
         assert_eq!(next(6, 5, 0), Some(6));
         assert_eq!(next(8, 5, 0), Some(8));
+    }
+
+    #[test]
+    fn a_new_job_begins_at_the_newest_epoch() {
+        assert_eq!(next(146, 0, 0), Some(146));
     }
 
     #[test]
