@@ -9,7 +9,7 @@ CREATE MATERIALIZED VIEW arrival_delay AS
     GROUP BY d.origin;
 
 CREATE MATERIALIZED VIEW routes AS
-    SELECT origin, dest, count(*) AS flights FROM departures WHERE departed_at IS NOT NULL GROUP BY origin, dest;
+    SELECT origin, dest, count(*) AS flights FROM departures GROUP BY origin, dest;
 
 CREATE MATERIALIZED VIEW busiest_routes AS
     SELECT origin, dest, flights, rank
@@ -24,4 +24,4 @@ CREATE MATERIALIZED VIEW never_arrived AS
 CREATE MATERIALIZED VIEW unknown_planes AS
     SELECT count(*) AS departures
     FROM departures AS d
-    WHERE d.departed_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM planes AS p WHERE p.tailnum = d.tailnum);
+    WHERE NOT EXISTS (SELECT 1 FROM planes AS p WHERE p.tailnum = d.tailnum);

@@ -1,2 +1,0 @@
-\set ON_ERROR_STOP on
-SELECT version();
