@@ -111,6 +111,10 @@ impl Source for DatagenSource {
         self.schema.clone()
     }
 
+    fn paced(&self) -> bool {
+        self.spec.rate > 0
+    }
+
     async fn discover(&self) -> Result<Discovery> {
         let splits = (0..self.spec.splits)
             .map(|split| Split { id: format!("split-{split}"), end: self.length_of(split), bounded: self.spec.rows.is_some() })

@@ -135,6 +135,10 @@ impl Source for FileSource {
         self.schema.clone()
     }
 
+    fn paced(&self) -> bool {
+        self.spec.replay.is_some()
+    }
+
     async fn discover(&self) -> Result<Discovery> {
         let found = self.place.list().await?;
         Ok(Discovery { splits: found.iter().map(|file| self.split(file)).collect(), complete: !self.spec.watch })

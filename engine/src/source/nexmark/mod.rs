@@ -211,6 +211,10 @@ impl Source for NexmarkSource {
         self.schema.clone()
     }
 
+    fn paced(&self) -> bool {
+        self.spec.rate > 0
+    }
+
     async fn discover(&self) -> Result<Discovery> {
         let splits = (0..self.spec.splits)
             .map(|lane| Split { id: format!("lane-{lane}"), end: self.lane_length(lane), bounded: self.spec.events.is_some() })
