@@ -1,10 +1,10 @@
 CREATE MATERIALIZED VIEW hourly_departures AS
-    SELECT a.name AS airline, d.window_start, count(*) AS departures, avg(d.dep_delay) AS mean_delay
+    SELECT a.name AS airline, d.window_start, count(*) AS departures, round(avg(d.dep_delay), 2) AS mean_delay
     FROM TUMBLE(departures, departed_at, INTERVAL '1 hour') AS d JOIN airlines AS a ON a.carrier = d.carrier
     GROUP BY a.name, d.window_start;
 
 CREATE MATERIALIZED VIEW arrival_delay AS
-    SELECT d.origin, count(*) AS arrivals, avg(a.arr_delay) AS mean_delay
+    SELECT d.origin, count(*) AS arrivals, round(avg(a.arr_delay), 2) AS mean_delay
     FROM departures AS d JOIN arrivals AS a ON a.flight_id = d.flight_id
     GROUP BY d.origin;
 
