@@ -14,7 +14,7 @@ use super::file::FileSinkSpec;
 use crate::{
     error::{EngineError, Result},
     option_list::{OptionList, invalid_value},
-    source::FormatClause,
+    source::{FormatClause, options::with_format},
 };
 
 /// Name of the column that says what a change is.
@@ -124,19 +124,7 @@ fn written_schema(schema: &SchemaRef, changes: SinkChanges) -> SchemaRef {
 }
 
 fn list(options: &SinkOptions) -> Result<OptionList> {
-    let mut all = options.with.clone();
-    if let Some(clause) = &options.format {
-        if !clause.format.eq_ignore_ascii_case("plain") {
-            return Err(EngineError::User {
-                sqlstate: "0A000",
-                message: format!("FORMAT {} is not supported", clause.format.to_ascii_uppercase()),
-                hint: Some("Use FORMAT PLAIN.".into()),
-            });
-        }
-        all.push(("format".into(), clause.encode.clone()));
-        all.extend(clause.options.iter().cloned());
-    }
-    OptionList::new("sink", &all)
+    OptionList::new("sink", &with_format(&options.with, options.format.as_ref())?)
 }
 
 fn retracting(name: &str) -> EngineError {

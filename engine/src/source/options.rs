@@ -35,6 +35,26 @@ pub struct FormatClause {
     pub options: Vec<(String, String)>,
 }
 
+/// The options of both clauses in one list, the encoding as option `format`. Sources and sinks are written alike.
+///
+/// # Errors
+/// 0A000 for another format than PLAIN.
+pub(crate) fn with_format(with: &[(String, String)], format: Option<&FormatClause>) -> Result<Vec<(String, String)>> {
+    let mut all = with.to_vec();
+    if let Some(clause) = format {
+        if !clause.format.eq_ignore_ascii_case("plain") {
+            return Err(EngineError::User {
+                sqlstate: "0A000",
+                message: format!("FORMAT {} is not supported", clause.format.to_ascii_uppercase()),
+                hint: Some("Use FORMAT PLAIN.".into()),
+            });
+        }
+        all.push(("format".into(), clause.encode.clone()));
+        all.extend(clause.options.iter().cloned());
+    }
+    Ok(all)
+}
+
 /// A source, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceSpec {
@@ -116,19 +136,7 @@ impl SourceOptions {
 
     /// All options in one list, the format as option `format`, and the connector.
     pub(super) fn list(&self) -> Result<(OptionList, String)> {
-        let mut all = self.with.clone();
-        if let Some(clause) = &self.format {
-            if !clause.format.eq_ignore_ascii_case("plain") {
-                return Err(EngineError::User {
-                    sqlstate: "0A000",
-                    message: format!("FORMAT {} is not supported", clause.format.to_ascii_uppercase()),
-                    hint: Some("Use FORMAT PLAIN.".into()),
-                });
-            }
-            all.push(("format".into(), clause.encode.clone()));
-            all.extend(clause.options.iter().cloned());
-        }
-        let mut options = OptionList::new("source", &all)?;
+        let mut options = OptionList::new("source", &with_format(&self.with, self.format.as_ref())?)?;
         let connector = options.required("connector")?.to_ascii_lowercase();
         if !CONNECTORS.contains(&connector.as_str()) {
             return Err(invalid_value("connector", &connector, Some(format!("Available values: {}.", CONNECTORS.join(", ")))));
