@@ -9,7 +9,7 @@ use arrow::{
 };
 use millpond_engine::chunk::{Chunk, Op};
 
-use crate::{stream::StreamRelations, test_bench::Bench};
+use crate::test_bench::Bench;
 
 /// A value of a test's row.
 type Value = Option<i64>;
@@ -38,9 +38,8 @@ pub(super) struct History {
     numbers: Numbers,
 }
 
-pub(super) struct Table {
-    pub(super) name: &'static str,
-    pub(super) schema: SchemaRef,
+struct Table {
+    schema: SchemaRef,
     keyed: bool,
     rows: Vec<Vec<Value>>,
     next_id: i64,
@@ -48,16 +47,17 @@ pub(super) struct Table {
 
 impl History {
     pub(super) fn new(bench: &Bench, seed: u64) -> Self {
-        let table = |id: u64, name: &'static str, keyed: bool| {
-            let schema = bench.relation(id).expect("a table of the bench").schema;
-            (id, Table { name, schema, keyed, rows: Vec::new(), next_id: 1 })
+        let table = |name: &str, keyed: bool| {
+            let object = bench.object(name);
+            (object.id, Table { schema: object.arrow_schema(), keyed, rows: Vec::new(), next_id: 1 })
         };
-        let tables = [table(10, "t", true), table(11, "u", true), table(12, "bag", false)].into_iter().collect();
+        let tables = [table("t", true), table("u", true), table("bag", false)].into_iter().collect();
         Self { tables, numbers: Numbers::new(seed) }
     }
 
-    pub(super) fn tables(&self) -> impl Iterator<Item = &Table> {
-        self.tables.values()
+    /// What a table contains.
+    pub(super) fn contents(&self, id: u64) -> Option<RecordBatch> {
+        self.tables.get(&id).map(|table| batch(&table.schema, &table.rows))
     }
 
     /// Changes every table a little; gives the changes.
@@ -108,11 +108,6 @@ impl Table {
             self.next_id += 1;
         }
         row
-    }
-
-    /// What the table contains.
-    pub(super) fn contents(&self) -> RecordBatch {
-        batch(&self.schema, &self.rows)
     }
 }
 

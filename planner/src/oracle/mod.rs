@@ -43,7 +43,7 @@ fn follow(bench: &Bench, sql: &str, seed: u64) -> Result<(), String> {
     for epoch in 1..=EPOCHS {
         let changes = history.step();
         runner.epoch(&changes)?;
-        let (got, wanted) = (runner.contents(), reference.answer(&history, sql)?);
+        let (got, wanted) = (runner.contents(), reference.answer(bench, &history, sql)?);
         if *got != wanted {
             let only = |one: &Contents, two: &Contents| {
                 one.iter()
@@ -177,7 +177,7 @@ fn compare_with(pairs: &[(&str, &str)]) {
         let reference = Reference::new();
         for epoch in 1..=EPOCHS {
             runner.epoch(&history.step()).expect("operators run");
-            let wanted = reference.answer(&history, definition).expect("the definition can be run");
+            let wanted = reference.answer(&bench, &history, definition).expect("the definition can be run");
             assert_eq!(*runner.contents(), wanted, "{sql}\nseed {seed}, epoch {epoch}\n{}", bench.explain(sql));
         }
     }

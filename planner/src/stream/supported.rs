@@ -7,25 +7,10 @@ use datafusion::{
 
 use crate::{
     error::Result,
+    functions::clock::is_clock_call,
     optimize::{is_ranking, refusal},
     relation_source::RelationSource,
 };
-
-/// Functions of the clock: constant within a statement, but a view has no end.
-const CLOCK: [&str; 12] = [
-    "now",
-    "current_timestamp",
-    "current_date",
-    "current_time",
-    "localtime",
-    "localtimestamp",
-    "today",
-    "transaction_timestamp",
-    "statement_timestamp",
-    "clock_timestamp",
-    "timeofday",
-    "proctime",
-];
 
 /// Checks every node and expression, subqueries included.
 ///
@@ -61,7 +46,7 @@ fn check_node(node: &LogicalPlan) -> datafusion::common::Result<()> {
 fn check_expression(expression: &Expr) -> datafusion::common::Result<TreeNodeRecursion> {
     if let Expr::ScalarFunction(call) = expression {
         let name = call.func.name();
-        if CLOCK.contains(&name.to_ascii_lowercase().as_str()) {
+        if is_clock_call(expression) {
             return Err(refusal(
                 format!("function {name}() is not supported in a materialized view"),
                 "The contents of a view may not depend on the clock. Filter by time in a SELECT over the view.",

@@ -29,7 +29,7 @@ fn what_views_cannot_do_is_refused_with_a_hint() {
         ("SELECT sum(v) OVER (PARTITION BY k) FROM t", "window functions"),
         ("SELECT random() FROM t", "random()"),
         ("SELECT id FROM t WHERE now() > TIMESTAMP '2020-01-01'", "now()"),
-        ("SELECT median(v) FROM t", "median()"),
+        ("SELECT corr(v, k) FROM t", "corr()"),
     ] {
         let (message, _) = refused(sql);
         assert!(message.contains(part), "{sql}: {message}");
@@ -92,9 +92,9 @@ fn small_plans() {
         "SELECT t.s, u.s FROM t JOIN u ON u.w > t.v",
         "SELECT id FROM t WHERE v > (SELECT avg(w) FROM u)",
         "SELECT id, v = (SELECT w FROM u) FROM t",
-        "SELECT id, (SELECT single_value(w) FROM u WHERE u.t_id = t.id) AS w FROM t",
-        "SELECT id, (SELECT single_value(w) FROM u WHERE u.id = t.k) AS w FROM t",
-        "SELECT id, (SELECT single_value(w) FROM (SELECT w FROM u WHERE u.t_id = t.id ORDER BY w DESC LIMIT 1) AS x) AS w FROM t",
+        "SELECT id, (SELECT w FROM u WHERE u.t_id = t.id) AS w FROM t",
+        "SELECT id, (SELECT w FROM u WHERE u.id = t.k) AS w FROM t",
+        "SELECT id, (SELECT w FROM u WHERE u.t_id = t.id ORDER BY w DESC LIMIT 1) AS w FROM t",
         "SELECT id FROM t WHERE k NOT IN (SELECT t_id FROM u)",
         "WITH sums AS (SELECT k, sum(v) AS total FROM t GROUP BY k) SELECT a.k FROM sums a JOIN sums b ON a.total = b.total",
         "SELECT a.k FROM (SELECT k, sum(v) AS total FROM bag GROUP BY k) a JOIN (SELECT k, max(v) AS top FROM bag GROUP BY k) b ON a.k = b.k",
@@ -115,7 +115,7 @@ fn nexmark_plans() {
     let bench = Bench::new();
     for section in queries.split("\n-- q").skip(1) {
         let (name, sql) = section.split_once('\n').expect("a name and a query");
-        if name.contains('@') || ["11", "21"].contains(&name) {
+        if name.contains('@') || name == "11" {
             continue;
         }
         golden(&format!("q{name}"), &bench.explain(sql.trim().trim_end_matches(';')));
