@@ -15,6 +15,8 @@ pub(super) fn text(expression: &Expr) -> String {
         let text = match &inner {
             Expr::Literal(value, _) => literal(value),
             Expr::Cast(cast) => format!("CAST({} AS {})", cast.expr.human_display(), type_name(cast.field.data_type())),
+            // Arithmetic that checks for overflow is a function that shows itself as an operator.
+            Expr::ScalarFunction(call) => call.func.schema_name(&call.args)?,
             _ => return Ok(Transformed::no(inner)),
         };
         Ok(Transformed::yes(Expr::Column(Column::new_unqualified(text))))

@@ -42,7 +42,6 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     vec![
         Arc::new(RewriteSetComparison::new()),
         Arc::new(OptimizeUnions::new()),
-        Arc::new(SimplifyExpressions::new()),
         // Subqueries become joins: first those that DataFusion would decorrelate with another result than Postgres', then the rest.
         Arc::new(subquery_predicate::NullAwareSubquery),
         Arc::new(scalar_subquery::GuardScalarSubquery),
@@ -55,6 +54,8 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         Arc::new(DecorrelatePredicateSubquery::new()),
         Arc::new(ScalarSubqueryToJoin::new()),
         Arc::new(DecorrelateLateralJoin::new()),
+        // Not before: it would write subqueries several times, and each would become a join.
+        Arc::new(SimplifyExpressions::new()),
         // A correlated EXISTS may lose its LIMIT above; what is left is a top-N.
         Arc::new(limit::LimitToTopN),
         Arc::new(ExtractEquijoinPredicate::new()),
