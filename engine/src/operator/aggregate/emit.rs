@@ -25,6 +25,9 @@ use crate::{
 /// Groups handled in one step: each gives at most two rows.
 const GROUPS_PER_STEP: usize = CHUNK_ROWS / 2;
 
+/// Steps in one call, whether or not anything is emitted.
+const STEPS_PER_CALL: usize = 16;
+
 /// How far the end of the epoch has come.
 #[derive(Default)]
 pub(super) enum Stage {
@@ -46,7 +49,7 @@ pub(super) enum Stage {
 impl Aggregate {
     /// Goes on with the end of the epoch until it is done or the output is full.
     pub(super) fn close_epoch(&mut self, out: &mut Output) -> Result<Progress> {
-        loop {
+        for _ in 0..STEPS_PER_CALL {
             if out.is_full() {
                 return Ok(Progress::More);
             }
@@ -59,6 +62,7 @@ impl Aggregate {
                 Stage::Watermarks => self.finish(out),
             };
         }
+        Ok(Progress::More)
     }
 
     fn emit_touched(&mut self, next: usize, out: &mut Output) -> Result<Stage> {

@@ -42,6 +42,9 @@ use crate::{
     operator::{Operator, Output, Progress},
 };
 
+/// Bounded portions of dead rows removed in one call.
+const EXPIRY_STEPS_PER_CALL: usize = 16;
+
 /// What becomes of a row of one side, apart from its pairs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kept {
@@ -82,6 +85,8 @@ pub(crate) struct Join {
     announced: Vec<Option<i64>>,
     /// The watermark that expired rows last.
     expired: i64,
+    /// Whether a barrier's call goes on letting rows die.
+    expiring: bool,
 }
 
 impl Join {
@@ -129,11 +134,15 @@ impl Join {
     }
 
     /// Lets rows die that the watermark has passed, a bounded number at a time.
-    fn expire(&mut self, out: &mut Output) -> Result<Progress> {
+    fn expire(&mut self) -> Result<Progress> {
+        self.expiring = false;
         let Some(reached) = self.watermark().filter(|reached| *reached > self.expired) else { return Ok(Progress::Done) };
+        let mut steps = 0;
         for side in &mut self.sides {
             while side.expire_some(reached)? {
-                if out.is_full() {
+                steps += 1;
+                if steps == EXPIRY_STEPS_PER_CALL {
+                    self.expiring = true;
                     return Ok(Progress::More);
                 }
             }
@@ -150,10 +159,7 @@ impl Operator for Join {
     }
 
     fn resume(&mut self, out: &mut Output) -> Result<Progress> {
-        match self.work.is_some() || !self.owed.is_empty() {
-            true => self.go_on(out),
-            false => self.expire(out),
-        }
+        if self.expiring { self.expire() } else { self.go_on(out) }
     }
 
     fn on_watermark(&mut self, port: usize, watermark: Watermark, out: &mut Output) -> Result<Progress> {
@@ -162,8 +168,8 @@ impl Operator for Join {
         Ok(Progress::Done)
     }
 
-    fn on_barrier(&mut self, _barrier: &Barrier, out: &mut Output) -> Result<Progress> {
-        self.expire(out)
+    fn on_barrier(&mut self, _barrier: &Barrier, _out: &mut Output) -> Result<Progress> {
+        self.expire()
     }
 
     fn snapshot(&mut self, _epoch: Epoch) -> Result<()> {

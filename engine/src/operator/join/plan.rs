@@ -53,6 +53,7 @@ impl Join {
             owed: Weighted::default(),
             announced: vec![None; columns],
             expired: i64::MIN,
+            expiring: false,
         })
     }
 }

@@ -20,6 +20,8 @@ use crate::{
     operator::{Output, Progress, distinct_keys::DistinctKeys},
 };
 
+/// Batches of candidates handled in one call, whether or not anything comes of them.
+const BATCHES_PER_CALL: usize = 32;
 /// The key number of a row that cannot match.
 const NO_KEY: u32 = u32::MAX;
 
@@ -193,7 +195,7 @@ impl Join {
 
     /// Goes on with the chunk until it is done or the output is full.
     pub(super) fn go_on(&mut self, out: &mut Output) -> Result<Progress> {
-        loop {
+        for _ in 0..BATCHES_PER_CALL {
             self.owed.drain(out)?;
             if out.is_full() && (self.work.is_some() || !self.owed.is_empty()) {
                 return Ok(Progress::More);
@@ -206,6 +208,7 @@ impl Join {
                 self.finish(work, out)?;
             }
         }
+        Ok(Progress::More)
     }
 
     /// Gathers candidates for the next keys. Returns whether there are any.
