@@ -141,20 +141,48 @@ pub struct Expression {
 #[derive(Clone, Debug)]
 pub enum OperatorSpec {
     /// Rows of an external source, projected: output column i is source column `projection[i]`.
-    SourceScan { source: u64, projection: Vec<usize> },
+    SourceScan {
+        /// Id of the source.
+        source: u64,
+        /// Source columns to read.
+        projection: Vec<usize>,
+    },
     /// Contents of a collection, then its changes; projected likewise.
-    CollectionScan { collection: u64, projection: Vec<usize> },
+    CollectionScan {
+        /// Id of the collection.
+        collection: u64,
+        /// Its columns to read.
+        projection: Vec<usize>,
+    },
     /// Constant rows, emitted once.
-    Values { batch: RecordBatch },
+    Values {
+        /// The rows.
+        batch: RecordBatch,
+    },
     /// Rows for which the predicate is true.
-    Filter { predicate: Expression },
+    Filter {
+        /// A boolean; neither false nor NULL passes.
+        predicate: Expression,
+    },
     /// One output column per expression.
-    Project { expressions: Vec<Expression> },
+    Project {
+        /// Over the columns of the input.
+        expressions: Vec<Expression>,
+    },
     /// All inputs, as a bag.
     Union,
     /// Appends `window_start` and `window_end` (timestamps of the type of `time_column`), one row per window that contains it.
     /// A row with a NULL time is in no window. Tumbling windows have `slide == size`.
-    HopWindow { time_column: usize, slide: WindowStep, size: WindowStep, offset_us: i64 },
+    HopWindow {
+        /// Input column of the event time.
+        time_column: usize,
+        /// From the start of one window to that of the next.
+        slide: WindowStep,
+        /// From the start of a window to its end.
+        size: WindowStep,
+        /// Start of one of the windows, in microseconds since 1970.
+        offset_us: i64,
+    },
     /// Groups and aggregates. Output: group columns, then one column per call. With no group columns there is always exactly one row.
     Aggregate(AggregateSpec),
     /// Equality join.
@@ -162,11 +190,19 @@ pub enum OperatorSpec {
     /// First rows of each partition.
     TopN(TopNSpec),
     /// Withholds rows until the watermark passes the value of `column` (a window end); then a row is final.
-    EmitOnWindowClose { column: usize },
+    EmitOnWindowClose {
+        /// Input column of the window's end.
+        column: usize,
+    },
     /// Passes its input, which must not have more than one row at the end of an epoch (21000 otherwise). Emits one row of NULLs while it is empty.
     ScalarSubquery,
     /// Maintains a collection. Root of a view's graph.
-    Materialize { collection: u64, key: CollectionKeySpec },
+    Materialize {
+        /// Id of the collection.
+        collection: u64,
+        /// How its rows are told apart.
+        key: CollectionKeySpec,
+    },
     /// Counts rows and drops them. Root of a blackhole sink's graph.
     Discard,
 }
@@ -248,8 +284,13 @@ pub enum AggregateFunction {
     FirstValue,
     /// `last_value(x ORDER BY ..)`.
     LastValue,
-    /// `var_pop`, `var_samp`, `stddev_pop`, `stddev_samp` (sample?, square root?).
-    Variance { sample: bool, root: bool },
+    /// `var_pop`, `var_samp`, `stddev_pop`, `stddev_samp`.
+    Variance {
+        /// Divides by n - 1 rather than n.
+        sample: bool,
+        /// The square root of it: a standard deviation.
+        root: bool,
+    },
     /// `bit_xor(x)`.
     BitXor,
 }

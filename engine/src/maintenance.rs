@@ -8,7 +8,7 @@ use crate::engine::Shared;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Works until the engine is gone.
-pub async fn run(shared: Weak<Shared>) {
+pub(crate) async fn run(shared: Weak<Shared>) {
     loop {
         tokio::time::sleep(PAUSE).await;
         let Some(shared) = shared.upgrade() else { return };

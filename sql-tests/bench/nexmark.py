@@ -72,7 +72,7 @@ def run(binary: str, data: pathlib.Path, query: str, timeout: float) -> dict:
             server.sql(f"CREATE SOURCE {table} ({columns}, WATERMARK FOR date_time AS date_time - INTERVAL '4 seconds') "
                        f"WITH (connector = 'file', path = '{data / table}', format = 'csv')")
         begin = time.monotonic()
-        server.sql(f"CREATE SINK result WITH (connector = 'blackhole', background = 'true') AS {query}")
+        server.sql(f"CREATE SINK result AS {query} WITH (connector = 'blackhole')")
         state = ""
         while time.monotonic() - begin < timeout:
             state = server.sql("SELECT state FROM millpond.jobs WHERE name = 'result'")

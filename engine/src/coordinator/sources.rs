@@ -1,7 +1,7 @@
 //! Sources as the coordinator sees them: their splits, the gates of all readers, and what each epoch bound.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -229,7 +229,7 @@ impl SourceHandle {
     }
 
     /// What belongs to epoch `at` and those before it.
-    pub fn bound_at(&self, at: Epoch) -> HashMap<String, BoundSplit> {
+    pub fn bound_at(&self, at: Epoch) -> BTreeMap<String, BoundSplit> {
         let history = self.history.read();
         history.splits.iter().filter_map(|(split, entries)| latest(entries, at).map(|bound| (split.clone(), bound))).collect()
     }

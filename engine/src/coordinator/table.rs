@@ -72,6 +72,15 @@ struct Pending {
     batches: Vec<SignedBatch>,
 }
 
+/// A row where it stands: a batch and its number in it.
+type PlacedRow = (RecordBatch, usize);
+
+/// Net number of each encoded row, with one place (batch, row) where it stands.
+type RowCounts = HashMap<Box<[u8]>, (i64, (usize, usize))>;
+
+/// Bounds of encoded keys.
+pub type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// What a transaction made of a key.
 #[derive(Clone)]
 struct KeyState {
@@ -79,13 +88,13 @@ struct KeyState {
     version: u64,
     epoch: Epoch,
     /// Its row, or that there is none.
-    row: Option<(RecordBatch, usize)>,
+    row: Option<PlacedRow>,
 }
 
 /// Changes ready to be appended: what takes long has been done.
 pub(super) struct Prepared {
     batches: Vec<SignedBatch>,
-    states: Vec<(Box<[u8]>, Option<(RecordBatch, usize)>)>,
+    states: Vec<(Box<[u8]>, Option<PlacedRow>)>,
 }
 
 /// Key changes of a transaction from which on it gets a layer of its own: they are not entered one by one while others wait.
@@ -96,7 +105,7 @@ enum Overlay {
     /// Last state per key.
     ByKey(KeyStates),
     /// Net number of each row, with one place where it stands.
-    ByRow(HashMap<Box<[u8]>, (i64, (usize, usize))>),
+    ByRow(RowCounts),
 }
 
 /// The acknowledged state at one moment, for scans.
@@ -262,7 +271,7 @@ impl TableHandle {
 
 impl Open {
     /// Enters the key states of a transaction.
-    fn enter(&mut self, transaction: u64, epoch: Epoch, version: u64, states: Vec<(Box<[u8]>, Option<(RecordBatch, usize)>)>) {
+    fn enter(&mut self, transaction: u64, epoch: Epoch, version: u64, states: Vec<(Box<[u8]>, Option<PlacedRow>)>) {
         let large = states.len() >= LAYER_KEYS;
         let states = states.into_iter().map(|(key, row)| (key, KeyState { version, epoch, row }));
         if large {
@@ -298,7 +307,7 @@ fn key_columns(collection: &Collection) -> Option<&[usize]> {
 
 impl Acknowledged {
     fn of_rows(collection: Arc<Collection>, at: Epoch, open: Vec<SignedBatch>) -> Result<Self> {
-        let mut by_row: HashMap<Box<[u8]>, (i64, (usize, usize))> = HashMap::new();
+        let mut by_row = RowCounts::new();
         let mut batches = Vec::with_capacity(open.len());
         for (number, signed) in open.into_iter().enumerate() {
             let rows = encode_keys(&collection, &signed.batch, None)?;
@@ -321,10 +330,7 @@ impl Acknowledged {
     }
 
     /// The rows, in pieces. Of what is sealed only keys in the range; of what is open everything, since it is little.
-    pub fn scan(
-        self: Arc<Self>,
-        key_range: Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)>,
-    ) -> Result<impl Iterator<Item = Result<RecordBatch>> + Send + 'static> {
+    pub fn scan(self: Arc<Self>, key_range: Option<KeyRange>) -> Result<impl Iterator<Item = Result<RecordBatch>> + Send + 'static> {
         let request = ScanRequest { key_range, batch_rows: BATCH_ROWS, ..ScanRequest::default() };
         let sealed = self.collection.scan(self.at, request)?;
         let mut removed: HashMap<Box<[u8]>, i64> = match &self.overlay {

@@ -4,7 +4,11 @@
 //! arrives with the *bindings*, the offsets that belong to the epoch; then it reads each split exactly up to them, sends the source's
 //! watermark and the barrier, and goes on. So all jobs agree on the rows of an epoch, however unequal their pace.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use arrow::{
     array::{Array, AsArray, BooleanArray},
@@ -35,7 +39,7 @@ pub struct SourceAdvance {
     /// The barrier.
     pub barrier: Barrier,
     /// Bound offset and idleness per split.
-    pub bindings: Arc<HashMap<String, BoundSplit>>,
+    pub bindings: Arc<BTreeMap<String, BoundSplit>>,
     /// The source's watermark at this epoch.
     pub watermark_us: Option<i64>,
 }

@@ -154,7 +154,7 @@ impl Binder<'_> {
         let implied_alias = alias.is_none().then(|| object.name.clone());
         self.depend_on(Reference { id: object.id, span, implied_alias });
         let rows = match &object.body {
-            ObjectBody::View(view) => self.inside_view(|| self.stored_query(&view.definition, &object.columns().to_vec()))?,
+            ObjectBody::View(view) => self.inside_view(|| self.stored_query(&view.definition, object.columns()))?,
             _ => self.scan(&object)?,
         };
         let schema = alias.is_none().then(|| self.context.catalog.schema_name(&object).to_owned());

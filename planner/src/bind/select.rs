@@ -140,12 +140,12 @@ impl Binder<'_> {
                 named => named?,
             };
             order.push(match named {
-                Named::Output(index) => Order::Output(index, item.options.clone()),
+                Named::Output(index) => Order::Output(index, item.options),
                 Named::Expression => {
                     let value = self.known(self.expression(&item.expr, scope, place)?)?;
                     match outputs.iter().position(|output| output.value.expr == value.expr) {
-                        Some(index) => Order::Output(index, item.options.clone()),
-                        None => Order::Expression(value, item.options.clone()),
+                        Some(index) => Order::Output(index, item.options),
+                        None => Order::Expression(value, item.options),
                     }
                 }
             });

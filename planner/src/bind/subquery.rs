@@ -189,7 +189,7 @@ impl Binder<'_> {
                 if self.may_be_null(&column.expr, &rows.plan) {
                     unknowns.push(self.exists_plan(filtered(column.expr.clone().is_null())?, place)?);
                 }
-                if !value.constant().is_some_and(|constant| !constant.is_null()) {
+                if value.constant().is_none_or(|constant| constant.is_null()) {
                     let any = self.exists_plan(rows.plan.clone(), place)?;
                     unknowns.push(value.expr.clone().is_null().and(any));
                 }

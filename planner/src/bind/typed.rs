@@ -98,6 +98,6 @@ impl Typed {
 }
 
 /// NULL of an Arrow type.
-pub fn null_of(data_type: &DataType) -> ScalarValue {
+pub(super) fn null_of(data_type: &DataType) -> ScalarValue {
     ScalarValue::try_new_null(data_type).unwrap_or(ScalarValue::Null)
 }

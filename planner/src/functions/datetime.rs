@@ -31,7 +31,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::operator("-(date, date) integer", "date_mi", date_difference),
     Entry::rewrite("+(date, interval) timestamp", |binder, values| with_timestamp(binder, "+", values, 0)),
     Entry::rewrite("-(date, interval) timestamp", |binder, values| with_timestamp(binder, "-", values, 0)),
-    Entry::rewrite("+(interval, date) timestamp", |binder, values| swapped(binder, values)),
+    Entry::rewrite("+(interval, date) timestamp", swapped),
     Entry::operator("+(date, time) timestamp", "datetime_pl", |call| date_and_time(call, 0, 1)),
     Entry::operator("+(time, date) timestamp", "timedate_pl", |call| date_and_time(call, 1, 0)),
     Entry::operator("+(timestamp, interval) timestamp", "timestamp_pl_interval", |call| shift_timestamp(call, 1)),

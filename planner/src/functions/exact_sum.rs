@@ -109,7 +109,7 @@ impl ExactSum {
         self.nans += i64::from_le_bytes(word(0)?);
         self.positive_infinities += i64::from_le_bytes(word(1)?);
         self.negative_infinities += i64::from_le_bytes(word(2)?);
-        if bytes.len() % 8 != 0 {
+        if !bytes.len().is_multiple_of(8) {
             return None;
         }
         for index in 3..bytes.len() / 8 {

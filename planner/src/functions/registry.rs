@@ -40,7 +40,7 @@ pub(crate) fn overloads(name: &str) -> &'static [Overload] {
 }
 
 /// All names, for `pg_proc` and completion.
-pub fn names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     FUNCTIONS.keys().copied()
 }
 

@@ -85,6 +85,8 @@ impl Grammar<'_> {
         let if_not_exists = self.if_not_exists();
         let name = self.object_name()?;
         let mut emit_on_window_close = false;
+        // Options stand before the query, as those of a materialized view do, or after it.
+        let mut options = self.with_options()?;
         let input = if self.word("AS") {
             let count =
                 self.tokens_before(&["WITH"], &["("]).min(self.tokens_before(&["EMIT"], &["ON"])).min(self.tokens_before(&["FORMAT"], &[]));
@@ -95,7 +97,7 @@ impl Grammar<'_> {
             self.expect_word("FROM")?;
             SinkInput::Relation(self.object_name()?)
         };
-        let mut options = self.with_options()?;
+        options.extend(self.with_options()?);
         self.format_clause(&mut options)?;
         Ok(Statement::CreateSink(Box::new(CreateSink { name, if_not_exists, input, emit_on_window_close, options })))
     }

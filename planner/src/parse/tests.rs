@@ -96,6 +96,8 @@ fn views_and_sinks_keep_the_text_of_their_query() {
     let Statement::CreateSink(sink) = one("CREATE SINK s AS SELECT * FROM t WITH (connector = 'blackhole')") else { panic!() };
     assert!(matches!(&sink.input, SinkInput::Query(_, text) if text.text == "SELECT * FROM t"));
     assert_eq!(sink.options[0].value, "blackhole");
+    let Statement::CreateSink(sink) = one("CREATE SINK s WITH (connector = 'blackhole') AS SELECT * FROM t") else { panic!() };
+    assert_eq!(sink.options[0].value, "blackhole");
     let Statement::CreateSink(sink) = one("CREATE SINK s FROM v WITH (connector = 'file') FORMAT PLAIN ENCODE JSON") else { panic!() };
     assert!(matches!(sink.input, SinkInput::Relation(_)));
 }

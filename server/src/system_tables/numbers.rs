@@ -59,5 +59,5 @@ pub(crate) fn check_constraint(table: u64, number: usize) -> i32 {
 
 /// The default of a column.
 pub(crate) fn column_default(table: u64, column: usize) -> i32 {
-    DEFAULT + ((oid(table) << 8) | column as i32) & 0x1fff_ffff
+    (DEFAULT + ((oid(table) << 8) | column as i32)) & 0x1fff_ffff
 }

@@ -151,11 +151,11 @@ impl Join {
     /// row on this side or loses its last.
     fn count_by_key(&mut self, work: &mut Work) -> Result<()> {
         let port = work.port;
-        if self.counts_by_key(port) {
-            if let Some(weights) = &self.sides[other(port)].weights {
-                for (row, key) in work.key_of_row.iter().enumerate().filter(|(_, key)| **key != NO_KEY) {
-                    work.matches[row] = read_weight(weights.get(work.keys.keys().row(*key as usize)))?;
-                }
+        if self.counts_by_key(port)
+            && let Some(weights) = &self.sides[other(port)].weights
+        {
+            for (row, key) in work.key_of_row.iter().enumerate().filter(|(_, key)| **key != NO_KEY) {
+                work.matches[row] = read_weight(weights.get(work.keys.keys().row(*key as usize)))?;
             }
         }
         if !self.counts_by_key(other(port)) {

@@ -90,7 +90,7 @@ fn float_to_integer(call: &Call<'_>) -> Result<ArrayRef> {
         let Some(value) = float(&array, row)? else { return Ok(None) };
         let rounded = value.round_ties_even();
         // 2^63 itself is a double, the largest bigint is none.
-        if rounded.is_nan() || rounded < -9_223_372_036_854_775_808.0 || rounded >= 9_223_372_036_854_775_808.0 {
+        if rounded.is_nan() || !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
             return Err(out_of_range(call.result));
         }
         Ok(Some(rounded as i64))
