@@ -1,6 +1,7 @@
 //! The dataflow engine. It knows Arrow, not SQL text and not Postgres.
 
 mod accumulator;
+pub mod bounded;
 pub mod chunk;
 pub mod coordinator;
 pub mod engine;

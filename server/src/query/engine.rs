@@ -1,4 +1,4 @@
-//! DataFusion's planning and execution, set up once.
+//! Planning of bounded queries, set up once: DataFusion's operators on the engine's exchanges.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use datafusion::{
     logical_expr::LogicalPlan,
     physical_plan::{ExecutionPlan, SendableRecordBatchStream, display::DisplayableExecutionPlan, displayable, execute_stream},
 };
+use millpond_engine::bounded::with_exchanges;
 use millpond_planner::functions::session::{session_config, session_state};
 
 use crate::{batch::BatchRuntime, error::Result, relation::contents::BATCH_ROWS};
@@ -48,7 +49,7 @@ impl QueryEngine {
         if spills {
             state.config_mut().options_mut().optimizer.prefer_hash_join = false;
         }
-        let plan = state.create_physical_plan(plan).await?;
+        let plan = with_exchanges(state.create_physical_plan(plan).await?)?;
         Ok(Query { plan, context: state.task_ctx() })
     }
 

@@ -1,4 +1,4 @@
-//! Bounded queries: from a resolved logical plan to rows, by DataFusion on the threads for queries.
+//! Bounded queries: from a resolved logical plan to rows, in fragments on the threads for queries.
 
 pub(crate) mod engine;
 pub(crate) mod run;
