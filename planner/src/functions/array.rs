@@ -107,7 +107,7 @@ fn concatenate(call: &Call<'_>) -> Result<ArrayRef> {
         let mut length = 0;
         for (source, found) in [(0, ranges.0), (1, ranges.1)] {
             if let Some((start, end)) = found {
-                builder.values.extend(source, start, end);
+                builder.values.try_extend(source, start, end)?;
                 length += end - start;
             }
         }
@@ -130,12 +130,12 @@ fn with_element(call: &Call<'_>, array: usize, element: usize, first: bool) -> R
     let mut builder = Builder::new(vec![&list_data, &element_data], call.rows);
     for row in 0..call.rows {
         if first {
-            builder.values.extend(1, row, row + 1);
+            builder.values.try_extend(1, row, row + 1)?;
         }
         let (start, end) = range(&lists, row).unwrap_or((0, 0));
-        builder.values.extend(0, start, end);
+        builder.values.try_extend(0, start, end)?;
         if !first {
-            builder.values.extend(1, row, row + 1);
+            builder.values.try_extend(1, row, row + 1)?;
         }
         builder.end(Some(end - start + 1));
     }
@@ -174,7 +174,7 @@ fn slice(call: &Call<'_>) -> Result<ArrayRef> {
         let first = start + usize::try_from(lower.max(1)).unwrap_or(1) - 1;
         let last = start.saturating_add(usize::try_from(upper.max(0)).unwrap_or(0)).min(end);
         let first = first.min(last);
-        builder.values.extend(0, first, last);
+        builder.values.try_extend(0, first, last)?;
         builder.end(Some(last - first));
     }
     builder.finish(call.result)
@@ -192,7 +192,7 @@ fn trim(call: &Call<'_>) -> Result<ArrayRef> {
         let kept = usize::try_from(count).ok().and_then(|count| (end - start).checked_sub(count)).ok_or_else(|| {
             PlanError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, format!("number of elements to trim must be between 0 and {}", end - start))
         })?;
-        builder.values.extend(0, start, start + kept);
+        builder.values.try_extend(0, start, start + kept)?;
         builder.end(Some(kept));
     }
     builder.finish(call.result)
@@ -255,7 +255,7 @@ fn remove(call: &Call<'_>) -> Result<ArrayRef> {
         };
         for at in start..end {
             if !places.contains(&(at - start)) {
-                builder.values.extend(0, at, at + 1);
+                builder.values.try_extend(0, at, at + 1)?;
             }
         }
         builder.end(Some(end - start - places.len()));
@@ -275,9 +275,9 @@ fn replace(call: &Call<'_>) -> Result<ArrayRef> {
         };
         for at in start..end {
             if places.contains(&(at - start)) {
-                builder.values.extend(1, row, row + 1);
+                builder.values.try_extend(1, row, row + 1)?;
             } else {
-                builder.values.extend(0, at, at + 1);
+                builder.values.try_extend(0, at, at + 1)?;
             }
         }
         builder.end(Some(end - start));
@@ -371,7 +371,9 @@ fn fill(call: &Call<'_>) -> Result<ArrayRef> {
         if !(0..=MAX_ELEMENTS).contains(&count) {
             return Err(PlanError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "array size exceeds the maximum allowed"));
         }
-        (0..count).for_each(|_| builder.values.extend(0, row, row + 1));
+        for _ in 0..count {
+            builder.values.try_extend(0, row, row + 1)?;
+        }
         builder.end(Some(count as usize));
     }
     builder.finish(call.result)

@@ -22,7 +22,7 @@ use datafusion::{
     },
     logical_expr::{
         ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarUDF, Volatility, execution_props::ExecutionProps, expr::ScalarFunction,
-        physical_planning_context::PhysicalPlanningContext, type_coercion::functions::data_types_with_scalar_udf,
+        physical_planning_context::PhysicalPlanningContext, type_coercion::functions::fields_with_udf,
     },
     optimizer::Analyzer,
     physical_expr::create_physical_expr,
@@ -114,13 +114,13 @@ pub(crate) fn datafusion_function(name: &str) -> Option<Arc<ScalarUDF>> {
 /// A call with arguments of these types, which are converted as DataFusion wants; and the type of its result.
 pub(crate) fn call_datafusion(function: Arc<ScalarUDF>, arguments: Vec<Expr>, types: &[SqlType]) -> DataFusionResult<(Expr, DataType)> {
     let given: Vec<DataType> = types.iter().map(SqlType::arrow).collect();
-    let wanted = if given.is_empty() { Vec::new() } else { data_types_with_scalar_udf(&given, &function)? };
+    let given_fields: Vec<_> = given.iter().map(|data_type| Arc::new(Field::new("argument", data_type.clone(), true))).collect();
+    let fields = if given.is_empty() { Vec::new() } else { fields_with_udf(&given_fields, function.as_ref())? };
     let arguments: Vec<Expr> = arguments
         .into_iter()
-        .zip(given.iter().zip(&wanted))
-        .map(|(argument, (given, wanted))| super::cast::native(argument, given, wanted))
+        .zip(given.iter().zip(&fields))
+        .map(|(argument, (given, wanted))| super::cast::native(argument, given, wanted.data_type()))
         .collect();
-    let fields: Vec<_> = wanted.iter().map(|data_type| Arc::new(Field::new("argument", data_type.clone(), true))).collect();
     let constants: Vec<Option<&ScalarValue>> = arguments.iter().map(Expr::as_literal).collect();
     let result = function.return_field_from_args(ReturnFieldArgs { arg_fields: &fields, scalar_arguments: &constants })?;
     Ok((Expr::ScalarFunction(ScalarFunction::new_udf(function, arguments)), result.data_type().clone()))
