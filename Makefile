@@ -60,10 +60,10 @@ test: toolchain
 	cargo test --release --locked --workspace -- $(addprefix --skip ,$(KNOWN_FAILURES))
 
 demo: build
-	@exec demo/run "$(BINARY)"
+	@exec sql-tests/demo/run "$(BINARY)"
 
 bench: build
-	@exec benches/run "$(BINARY)"
+	@exec sql-tests/bench/run "$(BINARY)"
 
 clean:
 	@cargo clean

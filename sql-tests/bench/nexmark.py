@@ -6,7 +6,11 @@
 Every query runs as a blackhole sink on a server of its own, parallelism 2, a checkpoint every 10 s. "seconds" goes from CREATE SINK to the
 seal of the last epoch; peak_memory_mib is the server's VmHWM. With --flink the yardstick runs after each query and the ratio is printed.
 """
-import argparse, json, pathlib, re, signal, subprocess, sys, tempfile, time, socket
+import argparse, json, pathlib, re, subprocess, tempfile, time
+
+import psycopg2
+
+from servers import Millpond
 
 HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = {
@@ -27,46 +31,8 @@ def queries() -> dict[str, str]:
     return found
 
 
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-class Server:
-    def __init__(self, binary: str):
-        self.directory = tempfile.TemporaryDirectory(prefix="millpond-bench-")
-        self.port, self.http = free_port(), free_port()
-        self.log = open(pathlib.Path(self.directory.name) / "server.log", "w")
-        self.process = subprocess.Popen([binary, "--data-dir", f"{self.directory.name}/data", "--listen", f"127.0.0.1:{self.port}",
-                                         "--http", f"127.0.0.1:{self.http}"], stdout=self.log, stderr=subprocess.STDOUT)
-        for _ in range(300):
-            try:
-                self.sql("SELECT 1")
-                return
-            except subprocess.CalledProcessError:
-                if self.process.poll() is not None:
-                    break
-                time.sleep(0.1)
-        sys.exit("the server did not start: " + (pathlib.Path(self.directory.name) / "server.log").read_text()[-2000:])
-
-    def sql(self, text: str) -> str:
-        command = ["psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "millpond", "-d", "millpond", "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", text]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    def peak_memory_mib(self) -> float:
-        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-        self.log.close()
-        self.directory.cleanup()
-
-
 def run(binary: str, data: pathlib.Path, query: str, timeout: float) -> dict:
-    server = Server(binary)
+    server = Millpond(binary, "--parallelism", "2", "--checkpoint-interval-ms", "10000")
     try:
         for table, columns in COLUMNS.items():
             server.sql(f"CREATE SOURCE {table} ({columns}, WATERMARK FOR date_time AS date_time - INTERVAL '4 seconds') "
@@ -75,15 +41,15 @@ def run(binary: str, data: pathlib.Path, query: str, timeout: float) -> dict:
         server.sql(f"CREATE SINK result AS {query} WITH (connector = 'blackhole')")
         state = ""
         while time.monotonic() - begin < timeout:
-            state = server.sql("SELECT state FROM millpond.jobs WHERE name = 'result'")
+            state = server.value("SELECT state FROM millpond.jobs WHERE name = 'result'")
             if state in ("finished", "failed"):
                 break
             time.sleep(0.05)
         seconds = time.monotonic() - begin
-        restarts = server.sql("SELECT restarts FROM millpond.jobs WHERE name = 'result'")
-        return {"state": state, "seconds": round(seconds, 2), "peak_memory_mib": round(server.peak_memory_mib()), "restarts": int(restarts)}
-    except subprocess.CalledProcessError as error:
-        return {"state": "refused", "error": error.stderr.strip()[:300]}
+        restarts = server.value("SELECT restarts FROM millpond.jobs WHERE name = 'result'")
+        return {"state": state, "seconds": round(seconds, 2), "peak_memory_mib": round(server.peak_memory_mib()), "restarts": restarts}
+    except psycopg2.Error as error:
+        return {"state": "refused", "error": str(error).strip()[:300]}
     finally:
         server.stop()
 
