@@ -55,7 +55,7 @@ fn files(extensions: &[&str]) -> Vec<(String, String)> {
 }
 
 fn is_test_file(path: &str) -> bool {
-    path.contains("/tests/") || path.ends_with("/tests.rs") || path.ends_with("_tests.rs")
+    path.contains("/tests/") || path.ends_with("/tests.rs") || path.ends_with("_tests.rs") || path.contains("/benches/")
 }
 
 /// The text in front of the tests' module.
