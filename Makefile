@@ -46,12 +46,8 @@ run: build
 
 # Tests that are known to fail, each a defect or a gap named in ARCHITECTURE.md ("What is open"). The list may only get shorter.
 KNOWN_FAILURES := \
-	bind::tests::clauses::selecting_and_ordering bind::tests::clauses::grouping bind::tests::clauses::subqueries \
-	bind::tests::errors::errors_have_postgres_codes_words_and_places bind::tests::expressions::arrays_and_json \
-	bind::tests::expressions::session_and_catalog bind::tests::expressions::texts bind::tests::statements::conflicts_need_the_key \
-	functions::decimal::tests::quotients_have_the_digits_of_postgres parse::tests::syntax_errors_have_postgres_words_and_places \
-	types::coercion::tests::common_types_are_those_of_postgres wire::a_cancel_ends_the_statement_that_runs \
-	wire::a_cancel_ends_rows_that_nobody_reads wire::each_statement_of_a_script_has_its_own_answer
+	wire::a_cancel_ends_the_statement_that_runs wire::a_cancel_ends_rows_that_nobody_reads \
+	wire::each_statement_of_a_script_has_its_own_answer
 
 # One profile everywhere, so that the dependencies are compiled once.
 test: toolchain

@@ -18,6 +18,7 @@ mod maintenance;
 pub mod message;
 pub mod operator;
 mod option_list;
+pub mod quotient;
 pub mod scan;
 pub mod side;
 pub mod sink;

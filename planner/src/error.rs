@@ -284,6 +284,8 @@ impl PlanError {
             DataFusionError::ArrowError(error, _) if matches!(error.as_ref(), ArrowError::DivideByZero) => {
                 Self::new(sqlstate::DIVISION_BY_ZERO, "division by zero")
             }
+            DataFusionError::Execution(message) => Self::from_execution(message.clone()),
+            DataFusionError::NotImplemented(message) => Self::unsupported(message.clone()),
             other => Self::internal(other.to_string()),
         }
     }

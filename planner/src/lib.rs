@@ -25,5 +25,6 @@ pub mod stream;
 #[cfg(test)]
 mod test_bench;
 pub mod types;
+mod unnest;
 
 pub use error::{PlanError, Result};

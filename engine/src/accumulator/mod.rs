@@ -27,7 +27,9 @@ use arrow::{
 
 pub(crate) use build::{CallState, call_state};
 pub(crate) use extreme_bytes::ExtremeBytes;
+pub(crate) use numeric::quotient as exact_quotient;
 pub(crate) use ordered::{Entries, OrderedValues};
+pub(crate) use variance::square_root;
 
 use crate::error::Result;
 

@@ -14,7 +14,10 @@ use super::{
     numeric::{numeric_overflow, quotient, scale_of, to_output},
     resize_states,
 };
-use crate::error::{EngineError, Result};
+use crate::{
+    error::{EngineError, Result},
+    quotient::average,
+};
 
 /// An integer wide enough for the totals of a call.
 pub(crate) trait Total: Copy + Default + Send + PartialEq + 'static {
@@ -118,12 +121,15 @@ impl<T: Total> Sum<T> {
         if state.carry != 0 {
             return Err(numeric_overflow());
         }
-        let shift = if self.output == DataType::Float64 { 0 } else { scale_of(&self.output) - scale_of(&self.input) };
-        let count = if self.average { i128::from(state.count) } else { 1 };
-        match self.average || shift != 0 {
-            true => quotient(state.total.widen(), count, shift).map(Some).ok_or_else(numeric_overflow),
-            false => Ok(Some(state.total.widen())),
-        }
+        let (scale, result_scale) = (scale_of(&self.input), scale_of(&self.output));
+        let total = state.total.widen();
+        let shift = if self.output == DataType::Float64 { 0 } else { result_scale - scale };
+        let result = match (self.average, shift) {
+            (true, _) => average(total, scale, state.count, result_scale),
+            (false, 0) => Some(total),
+            (false, shift) => quotient(total, 1, shift),
+        };
+        result.map(Some).ok_or_else(numeric_overflow)
     }
 
     /// An average announced as a double, divided as doubles so that no digit is cut.

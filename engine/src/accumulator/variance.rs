@@ -16,10 +16,13 @@ use super::{
     Accumulator, Rows,
     bytes::{corrupt, get_array, get_i64, put_integer},
     exact_sum::ExactSum,
-    numeric::{numeric_overflow, quotient, scale_of, to_double, to_output},
+    numeric::{numeric_overflow, scale_of, to_double, to_output},
     resize_states,
 };
-use crate::error::Result;
+use crate::{
+    error::Result,
+    quotient::{double_variance, exact_product, variance},
+};
 
 /// Which of the four functions, and its announced type.
 #[derive(Clone, Debug)]
@@ -60,6 +63,13 @@ impl ExactVariance {
         Self { kind, scale: scale_of(input), states: Vec::new() }
     }
 
+    fn numeric(&self, slot: u32, scale: i32) -> Result<Option<i256>> {
+        let state = self.states[slot as usize];
+        let Some(divisor) = self.kind.divisor(state.count) else { return Ok(None) };
+        let result = variance(state.count, state.sum, state.squares, self.scale, divisor, self.kind.root, scale);
+        result.map(Some).ok_or_else(numeric_overflow)
+    }
+
     /// `n * sum(x*x) - sum(x)^2` with twice the input's scale, and `n * divisor`.
     fn parts(&self, slot: u32) -> Result<Option<(i256, i128)>> {
         let state = self.states[slot as usize];
@@ -70,13 +80,6 @@ impl ExactVariance {
         Ok(Some((difference, i128::from(state.count) * i128::from(divisor))))
     }
 
-    fn numeric(&self, slot: u32, scale: i32) -> Result<Option<i256>> {
-        let Some((difference, divisor)) = self.parts(slot)? else { return Ok(None) };
-        let target = if self.kind.root { 2 * scale } else { scale };
-        let variance = quotient(difference, divisor, target - 2 * self.scale).ok_or_else(numeric_overflow)?;
-        Ok(Some(if self.kind.root { square_root(variance) } else { variance }))
-    }
-
     fn double(&self, slot: u32) -> Result<Option<f64>> {
         let parts = self.parts(slot)?;
         let variance = parts.map(|(difference, divisor)| to_double(difference, 2 * self.scale) / divisor as f64);
@@ -85,7 +88,7 @@ impl ExactVariance {
 }
 
 /// The integer nearest to the square root of a number that is not negative.
-fn square_root(value: i256) -> i256 {
+pub(crate) fn square_root(value: i256) -> i256 {
     if value <= i256::ZERO {
         return i256::ZERO;
     }
@@ -186,37 +189,8 @@ impl FloatVariance {
         let state = &self.states[slot as usize];
         let divisor = self.kind.divisor(state.count)?;
         let (sum, squares) = (state.sum.to_pair(), state.squares.to_pair());
-        if !sum.0.is_finite() || !squares.0.is_finite() {
-            return Some(f64::NAN);
-        }
-        let count = state.count as f64;
-        let difference = subtract(multiply(squares, (count, 0.0)), multiply(sum, sum));
-        let variance = (difference.0 + difference.1).max(0.0) / count / divisor as f64;
-        Some(if self.kind.root { variance.sqrt() } else { variance })
+        Some(double_variance(state.count, sum, squares, divisor, self.kind.root))
     }
-}
-
-/// The product of two doubles and its rounding error.
-fn product(a: f64, b: f64) -> (f64, f64) {
-    let high = a * b;
-    (high, a.mul_add(b, -high))
-}
-
-/// The sum of two doubles and its rounding error.
-fn two_sum(a: f64, b: f64) -> (f64, f64) {
-    let sum = a + b;
-    let part = sum - a;
-    (sum, (a - (sum - part)) + (b - part))
-}
-
-fn multiply(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
-    let (high, low) = product(a.0, b.0);
-    two_sum(high, low + (a.0 * b.1 + a.1 * b.0))
-}
-
-fn subtract(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
-    let (high, error) = two_sum(a.0, -b.0);
-    two_sum(high, error + (a.1 - b.1))
 }
 
 impl Accumulator for FloatVariance {
@@ -237,7 +211,7 @@ impl Accumulator for FloatVariance {
         let values = doubles.as_primitive::<Float64Type>();
         rows.for_each(values.nulls(), |row, slot, sign| {
             let (state, value) = (&mut self.states[slot], values.value(row));
-            let (high, low) = product(value, value);
+            let (high, low) = exact_product(value, value);
             state.count += sign;
             state.sum.add(value, sign);
             state.squares.add(high, sign);

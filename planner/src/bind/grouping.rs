@@ -176,6 +176,7 @@ impl Binder<'_> {
 
     /// Puts the aggregation into the plan, if there is one.
     pub(super) fn aggregate(&self, parts: &mut Parts, mut groups: Groups) -> Result<()> {
+        order_lists(parts)?;
         let calls = self.calls(parts)?;
         if calls.is_empty() && groups.sets.is_empty() && parts.having.is_none() {
             return Ok(());
@@ -300,6 +301,30 @@ impl Binder<'_> {
     }
 }
 
+/// Lists without an order of their own take that of the rows they are made of, as `SELECT array_agg(x) FROM (SELECT .. ORDER BY x)` expects.
+fn order_lists(parts: &mut Parts) -> Result<()> {
+    let order = super::ordering::order_of(&parts.plan);
+    if order.is_empty() {
+        return Ok(());
+    }
+    parts.map(|expr| {
+        let ordered = expr.transform_down(|expr| {
+            Ok(match expr {
+                Expr::AggregateFunction(mut call) if is_list(&call) => {
+                    call.params.order_by.clone_from(&order);
+                    Transformed::new(Expr::AggregateFunction(call), true, TreeNodeRecursion::Jump)
+                }
+                other => Transformed::no(other),
+            })
+        })?;
+        Ok(ordered.data)
+    })
+}
+
+fn is_list(call: &AggregateFunction) -> bool {
+    call.params.order_by.is_empty() && !call.params.distinct && matches!(call.func.name(), "array_agg" | "first_value" | "last_value")
+}
+
 fn flatten_tuple(ast: &ast::Expr) -> Vec<&ast::Expr> {
     match ast {
         ast::Expr::Tuple(items) => items.iter().collect(),
@@ -352,6 +377,11 @@ fn one_set(input: LogicalPlan, groups: &Groups, calls: &[Expr]) -> Result<(Logic
         let (expr, column) = named(call);
         columns.push((call.clone(), column));
         call_exprs.push(expr);
+    }
+    if group_exprs.is_empty() && call_exprs.is_empty() {
+        // `HAVING` or `GROUP BY ()` alone: one row, whatever is in it.
+        let count = AggregateFunction::new_udf(crate::functions::aggregate::count(), vec![lit(1_i64)], false, None, vec![], None);
+        call_exprs.push(Expr::AggregateFunction(count));
     }
     let plan = LogicalPlanBuilder::from(input).aggregate(group_exprs, call_exprs)?.build()?;
     Ok((plan, columns))

@@ -1,6 +1,12 @@
 //! ORDER BY: its items as columns of the result, by name or number, or as expressions of the query.
 
-use datafusion::logical_expr::{Expr, LogicalPlanBuilder, expr::Sort};
+use datafusion::{
+    common::{
+        Column,
+        tree_node::{Transformed, TreeNode},
+    },
+    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, expr::Sort},
+};
 use sqlparser::ast::{self, OrderByExpr, OrderByOptions, Spanned, Value, ValueWithSpan};
 
 use super::{binder::Binder, expression::strip, query::BoundRows, scope::ScopeColumn, typed::Typed};
@@ -16,6 +22,43 @@ pub(super) enum Named {
     Output(usize),
     /// None: it is an expression of its own.
     Expression,
+}
+
+/// The order in which a plan gives its rows, as far as its columns show it; nothing if it is in none.
+pub(super) fn order_of(plan: &LogicalPlan) -> Vec<Sort> {
+    match plan {
+        LogicalPlan::Sort(sort) => sort.expr.clone(),
+        LogicalPlan::Limit(limit) => order_of(&limit.input),
+        LogicalPlan::Filter(filter) => order_of(&filter.input),
+        LogicalPlan::SubqueryAlias(alias) => {
+            let columns: Vec<(Expr, Column)> =
+                alias.input.schema().columns().into_iter().map(Expr::Column).zip(alias.schema.columns()).collect();
+            renamed(order_of(&alias.input), &columns)
+        }
+        LogicalPlan::Projection(projection) => {
+            let columns: Vec<(Expr, Column)> =
+                projection.expr.iter().map(|expr| expr.clone().unalias()).zip(projection.schema.columns()).collect();
+            renamed(order_of(&projection.input), &columns)
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The leading items whose columns are all there under other names.
+fn renamed(order: Vec<Sort>, columns: &[(Expr, Column)]) -> Vec<Sort> {
+    let rename = |sort: Sort| {
+        let renamed = sort.expr.transform_down(|expr| {
+            Ok(match columns.iter().find(|(found, _)| *found == expr) {
+                Some((_, column)) => {
+                    Transformed::new(Expr::Column(column.clone()), true, datafusion::common::tree_node::TreeNodeRecursion::Jump)
+                }
+                None if matches!(expr, Expr::Column(_)) => return datafusion::common::plan_err!("the column is not there"),
+                None => Transformed::no(expr),
+            })
+        });
+        renamed.ok().map(|renamed| Sort::new(renamed.data, sort.asc, sort.nulls_first))
+    };
+    order.into_iter().map_while(rename).collect()
 }
 
 impl Binder<'_> {

@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
-use sqlparser::ast::{SetExpr, SetOperator, SetQuantifier, Spanned};
+use sqlparser::{
+    ast::{SetExpr, SetOperator, SetQuantifier, Spanned},
+    tokenizer::Span,
+};
 
 use super::{
     binder::Binder,
@@ -89,7 +92,7 @@ impl Binder<'_> {
         let mut types = Vec::with_capacity(count);
         for index in 0..count {
             let candidates: Vec<SqlType> = inputs.iter().map(|rows| rows.columns[index].sql_type.clone()).collect();
-            types.push(common_type(&candidates).ok_or_else(|| unmatched(&candidates, word).at(body.span()))?);
+            types.push(common_type(&candidates).ok_or_else(|| unmatched(&candidates, word).at(item_span(body, &candidates, index)))?);
         }
         let names: Vec<String> =
             inputs.first().map(|rows| rows.columns.iter().map(|column| column.name.clone()).collect()).unwrap_or_default();
@@ -134,6 +137,24 @@ impl Binder<'_> {
         let plan =
             if intersect { LogicalPlanBuilder::intersect(left, right, true)? } else { LogicalPlanBuilder::except(left, right, true)? };
         Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
+    }
+}
+
+/// Where the column stands whose type does not go with those before it.
+fn item_span(body: &SetExpr, types: &[SqlType], column: usize) -> Span {
+    let fits = |end: &usize| common_type(&types[..=*end]).is_some();
+    let wrong = (1..types.len()).find(|end| !fits(end)).unwrap_or(1);
+    let mut open = vec![body];
+    let mut inputs: Vec<&SetExpr> = Vec::new();
+    while let Some(next) = open.pop() {
+        match next {
+            SetExpr::SetOperation { left, right, .. } => open.extend([right.as_ref(), left.as_ref()]),
+            other => inputs.push(other),
+        }
+    }
+    match inputs.get(wrong) {
+        Some(SetExpr::Select(select)) => select.projection.get(column).map_or_else(|| body.span(), Spanned::span),
+        _ => body.span(),
     }
 }
 

@@ -10,7 +10,7 @@ use datafusion::{
     common::{Column, Spans},
     logical_expr::{
         Expr, LogicalPlan, LogicalPlanBuilder, Operator,
-        expr::{AggregateFunction, Exists, InSubquery},
+        expr::{AggregateFunction, Exists, InSubquery, Sort},
         lit,
         logical_plan::Subquery,
     },
@@ -23,6 +23,7 @@ use sqlparser::{
 use super::{
     binder::Binder,
     expression::{Place, strip},
+    ordering::order_of,
     query::BoundRows,
     scope::Scope,
     typed::Typed,
@@ -251,15 +252,26 @@ impl Binder<'_> {
             return Err(PlanError::new(sqlstate::SYNTAX_ERROR, "subquery must return only one column").at(query.span()));
         };
         let element = column.sql_type.clone();
-        let argument = Expr::Column(column.column.clone());
-        let chosen =
-            aggregate::choose("array_agg", &[element.clone()]).ok_or_else(|| PlanError::internal("array_agg is not registered"))?;
-        let call = AggregateFunction::new_udf(chosen.function, vec![argument], false, None, vec![], None);
-        let plan = LogicalPlanBuilder::from(rows.plan).aggregate(Vec::<Expr>::new(), vec![Expr::AggregateFunction(call)])?.build()?;
+        let (input, argument, order) = ordered_values(rows.plan, Expr::Column(column.column.clone()));
+        let chosen = aggregate::list_of(element.clone());
+        let call = AggregateFunction::new_udf(chosen.function, vec![argument], false, None, order, None);
+        let plan = LogicalPlanBuilder::from(input).aggregate(Vec::<Expr>::new(), vec![Expr::AggregateFunction(call)])?.build()?;
         let value = Typed::new(Expr::ScalarSubquery(as_subquery(plan)), SqlType::array(element.clone()));
         let empty = Typed::literal(crate::functions::cast::empty_array(&element), SqlType::array(element));
         self.call("coalesce", vec![value, empty], query.span())
     }
+}
+
+/// The values of a query and their order, which may be one by columns that the query does not show.
+fn ordered_values(plan: LogicalPlan, value: Expr) -> (LogicalPlan, Expr, Vec<Sort>) {
+    if let LogicalPlan::Projection(projection) = &plan
+        && let (LogicalPlan::Sort(sort), [shown]) = (projection.input.as_ref(), projection.expr.as_slice())
+    {
+        let (shown, order) = (shown.clone().unalias(), sort.expr.clone());
+        return (projection.input.as_ref().clone(), shown, order);
+    }
+    let order = order_of(&plan);
+    (plan, value, order)
 }
 
 fn not(expr: Expr) -> Expr {

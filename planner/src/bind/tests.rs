@@ -212,6 +212,7 @@ pub(crate) fn check(bench: &Bench, cases: &[(&str, &[&str])]) {
 mod clauses;
 mod errors;
 mod expressions;
+mod formats;
 mod parameters;
 mod statements;
 

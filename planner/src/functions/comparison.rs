@@ -3,7 +3,7 @@
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use sqlparser::tokenizer::Span;
 
-use super::{interval, signature::Entry};
+use super::{float, interval, signature::Entry};
 use crate::{
     bind::{Binder, Typed},
     error::{PlanError, Result, sqlstate},
@@ -49,7 +49,10 @@ pub(super) fn pair(values: Vec<Typed>) -> Result<[Typed; 2]> {
 /// 42883 if they have no common type.
 pub(crate) fn operands(binder: &Binder<'_>, left: Typed, right: Typed, span: Span) -> Result<(Expr, Expr)> {
     let types = [left.sql_type.clone(), right.sql_type.clone()];
-    let common = common_type(&types).ok_or_else(|| {
+    // Compared with another text, a `char(n)` is one without its blanks.
+    let mixed = types.contains(&SqlType::Char) && types.iter().any(|other| matches!(other, SqlType::Text | SqlType::Varchar));
+    let common = if mixed { Some(SqlType::Text) } else { common_type(&types) };
+    let common = common.ok_or_else(|| {
         let message = format!("operator does not exist: {} = {}", types[0].name(), types[1].name());
         PlanError::new(sqlstate::UNDEFINED_FUNCTION, message)
             .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
@@ -61,13 +64,17 @@ pub(crate) fn operands(binder: &Binder<'_>, left: Typed, right: Typed, span: Spa
 
 /// Whether values of a type are equal if and only if they are held the same.
 pub(crate) fn compares_as_it_is(sql_type: &SqlType) -> bool {
-    !matches!(sql_type, SqlType::Interval | SqlType::Json | SqlType::Char | SqlType::Void | SqlType::Record(_))
+    !matches!(
+        sql_type,
+        SqlType::Interval | SqlType::Json | SqlType::Char | SqlType::Void | SqlType::Record(_) | SqlType::Real | SqlType::Double
+    )
 }
 
 /// The form by which values of a type are compared and ordered.
 pub(crate) fn sort_key(binder: &Binder<'_>, value: Typed) -> Expr {
     match value.sql_type {
         SqlType::Interval => interval::normal_form(binder, value).expr,
+        SqlType::Real | SqlType::Double => float::normal_form(binder, value).expr,
         SqlType::Char => match binder.call("rtrim", vec![Typed::new(value.expr.clone(), SqlType::Text)], Span::empty()) {
             Ok(trimmed) => trimmed.expr,
             Err(_) => value.expr,
@@ -80,6 +87,7 @@ pub(crate) fn sort_key(binder: &Binder<'_>, value: Typed) -> Expr {
 pub(crate) fn distinct_form(binder: &Binder<'_>, value: Typed) -> Typed {
     match value.sql_type {
         SqlType::Interval => interval::normal_form(binder, value),
+        SqlType::Real | SqlType::Double => float::normal_form(binder, value),
         _ => value,
     }
 }
@@ -87,7 +95,9 @@ pub(crate) fn distinct_form(binder: &Binder<'_>, value: Typed) -> Typed {
 /// The expression that [`distinct_form`] was made of, if it changed it.
 pub(crate) fn undo_distinct_form(expr: &Expr) -> Option<Expr> {
     match expr {
-        Expr::ScalarFunction(function) if function.name() == interval::NORMAL_FORM => function.args.first().cloned(),
+        Expr::ScalarFunction(function) if matches!(function.name(), interval::NORMAL_FORM | float::NORMAL_FORM) => {
+            function.args.first().cloned()
+        }
         _ => None,
     }
 }

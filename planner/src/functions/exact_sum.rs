@@ -90,6 +90,17 @@ impl ExactSum {
         sum
     }
 
+    /// The sum as a pair: rounded to the nearest double, and what that leaves, rounded in its turn.
+    pub(crate) fn to_pair(&self) -> (f64, f64) {
+        let high = self.value();
+        if !high.is_finite() {
+            return (high, 0.0);
+        }
+        let mut rest = self.clone();
+        rest.add_finite(-high);
+        (high, rest.value())
+    }
+
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.parts.capacity() * size_of::<f64>()

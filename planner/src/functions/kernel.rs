@@ -151,9 +151,9 @@ impl ScalarUDFImpl for KernelFunction {
         Ok(self.result.clone())
     }
 
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
-        let nullable = !self.traits.strict || args.arg_fields.iter().any(|field| field.is_nullable());
-        Ok(Arc::new(Field::new(self.name, self.result.clone(), nullable)))
+    /// Many functions give NULL for arguments that are none (`->`, `regexp_match`, `array_length`), so no result is promised to be there.
+    fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
+        Ok(Arc::new(Field::new(self.name, self.result.clone(), true)))
     }
 
     fn is_strict(&self) -> bool {

@@ -21,6 +21,7 @@ pub(crate) mod decimal;
 pub mod environment;
 pub(crate) mod exact_sum;
 mod extract;
+mod float;
 mod format;
 mod interval;
 mod json;

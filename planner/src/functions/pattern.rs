@@ -14,6 +14,11 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("!~~(text, text) boolean", |_, values| like(values, true, false)),
     Entry::rewrite("~~*(text, text) boolean", |_, values| like(values, false, true)),
     Entry::rewrite("!~~*(text, text) boolean", |_, values| like(values, true, true)),
+    // The blanks of a `char(n)` count on the left side only.
+    Entry::rewrite("~~(bpchar, text) boolean", |_, values| like(values, false, false)),
+    Entry::rewrite("!~~(bpchar, text) boolean", |_, values| like(values, true, false)),
+    Entry::rewrite("~~*(bpchar, text) boolean", |_, values| like(values, false, true)),
+    Entry::rewrite("!~~*(bpchar, text) boolean", |_, values| like(values, true, true)),
     Entry::rewrite("like(text, text) boolean", |_, values| like(values, false, false)),
     Entry::rewrite("notlike(text, text) boolean", |_, values| like(values, true, false)),
     Entry::strict("like_escape(text, text) text", escape),

@@ -9,8 +9,14 @@ use arrow::{
 };
 use regex::{Captures, Regex, RegexBuilder};
 
-use super::{columns::Texts, kernel::Call, sequence, signature::Entry};
+use super::{
+    columns::Texts,
+    kernel::{Call, Kernel},
+    sequence,
+    signature::Entry,
+};
 use crate::{
+    bind::{Binder, Typed},
     error::{PlanError, Result, sqlstate},
     types::SqlType,
 };
@@ -29,10 +35,13 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::strict("regexp_like(text, text, text) boolean", |call| matches(call, "", false)),
     Entry::strict("regexp_match(text, text) text[]", first_match),
     Entry::strict("regexp_match(text, text, text) text[]", first_match),
-    Entry::rewrite("regexp_matches(text, text) text[]", |binder, values| sequence::expand(binder, "regexp_all_matches", values)),
-    Entry::rewrite("regexp_matches(text, text, text) text[]", |binder, values| sequence::expand(binder, "regexp_all_matches", values)),
-    Entry::strict("regexp_replace(text, text, text) text", replace),
-    Entry::strict("regexp_replace(text, text, text, text) text", replace),
+    Entry::rewrite("regexp_matches(text, text) text[]", matches_as_rows),
+    Entry::rewrite("regexp_matches(text, text, text) text[]", matches_as_rows),
+    Entry::strict("regexp_replace(text, text, text) text", |call| replace(call, Some(3))),
+    Entry::strict("regexp_replace(text, text, text, text) text", |call| replace(call, Some(3))),
+    Entry::strict("regexp_replace(text, text, text, integer) text", |call| replace(call, None)),
+    Entry::strict("regexp_replace(text, text, text, integer, integer) text", |call| replace(call, None)),
+    Entry::strict("regexp_replace(text, text, text, integer, integer, text) text", |call| replace(call, Some(5))),
     Entry::strict("regexp_split_to_array(text, text) text[]", split),
     Entry::strict("regexp_split_to_array(text, text, text) text[]", split),
     Entry::rewrite("regexp_split_to_table(text, text) text", |binder, values| sequence::expand(binder, "regexp_split_to_array", values)),
@@ -310,19 +319,50 @@ fn expand(replacement: &str, captures: &Captures<'_>, out: &mut String) {
     }
 }
 
-fn replace(call: &Call<'_>) -> Result<ArrayRef> {
+/// A list of all matches of each row, its elements as rows.
+fn matches_as_rows(binder: &Binder<'_>, values: Vec<Typed>) -> Result<Typed> {
+    let types = values.iter().map(|value| value.sql_type.arrow()).collect();
+    let result = SqlType::array(SqlType::array(SqlType::Text));
+    let kernel = Kernel::strict("regexp_all_matches", all_matches);
+    let call = kernel.call(values.into_iter().map(|value| value.expr).collect(), types, result.arrow(), &binder.environment);
+    sequence::rows_of(Typed::new(call, result))
+}
+
+/// An argument that counts from 1.
+fn counted(call: &Call<'_>, index: usize, name: &str, row: usize, least: i32) -> Result<Option<usize>> {
+    let Some(value) = call.values::<Int32Type>(index)?.get(row) else { return Ok(None) };
+    if value < least {
+        return Err(PlanError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": {value}")));
+    }
+    Ok(Some(value as usize))
+}
+
+/// Arguments after the replacement are flags, or the character to start at, the match to replace (0 for all) and flags.
+fn replace(call: &Call<'_>, flags: Option<usize>) -> Result<ArrayRef> {
     let (texts, replacements) = (call.texts(0)?, call.texts(2)?);
-    let mut patterns = Patterns::of(call, Some(3), "")?;
+    let mut patterns = Patterns::of(call, flags, "")?;
+    let numbered = call.arguments.len() > 4 || flags.is_none();
     call.build_texts(|row| {
         let (Some(text), Some(replacement)) = (texts.get(row), replacements.get(row)) else { return Ok(None) };
-        let Some((regex, flags)) = patterns.get(row)? else { return Ok(None) };
+        let start = if numbered { counted(call, 3, "start", row, 1)? } else { Some(1) };
+        let nth = if call.arguments.len() > 4 { counted(call, 4, "n", row, 0)? } else { None };
+        let (Some(start), Some((regex, flags))) = (start, patterns.get(row)?) else { return Ok(None) };
+        let (skipped, taken) = match nth {
+            Some(0) => (0, usize::MAX),
+            Some(nth) => (nth - 1, 1),
+            None if call.arguments.len() > 4 => return Ok(None),
+            None => (0, if flags.global { usize::MAX } else { 1 }),
+        };
         let mut out = String::with_capacity(text.len());
-        let mut last = 0;
-        for captures in regex.captures_iter(text).take(if flags.global { usize::MAX } else { 1 }) {
+        let mut last = text.char_indices().nth(start - 1).map_or(text.len(), |(at, _)| at);
+        out.push_str(&text[..last]);
+        let tail = &text[last..];
+        let offset = last;
+        for captures in regex.captures_iter(tail).skip(skipped).take(taken) {
             let Some(whole) = captures.get(0) else { continue };
-            out.push_str(&text[last..whole.start()]);
+            out.push_str(&text[last..offset + whole.start()]);
             expand(replacement, &captures, &mut out);
-            last = whole.end();
+            last = offset + whole.end();
         }
         out.push_str(&text[last..]);
         Ok(Some(out))

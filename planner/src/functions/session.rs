@@ -24,14 +24,19 @@ use datafusion::{
         ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarUDF, Volatility, execution_props::ExecutionProps, expr::ScalarFunction,
         physical_planning_context::PhysicalPlanningContext, type_coercion::functions::fields_with_udf,
     },
-    optimizer::Analyzer,
+    optimizer::{Analyzer, Optimizer, OptimizerRule},
     physical_expr::create_physical_expr,
     physical_plan::{ExecutionPlan, PhysicalExpr},
     physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner},
     prelude::SessionConfig,
 };
 
-use crate::{error::Result, logical::window_exec::WindowPlanner, types::SqlType};
+use crate::{
+    error::Result,
+    logical::window_exec::WindowPlanner,
+    types::SqlType,
+    unnest::{UnnestLimits, unnest},
+};
 
 /// DataFusion's own scalar functions, by name and alias.
 static DATAFUSION_FUNCTIONS: LazyLock<BTreeMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
@@ -66,7 +71,10 @@ pub fn session_state(
 ) -> SessionState {
     let mut all: Vec<Arc<dyn ExtensionPlanner + Send + Sync>> = vec![Arc::new(WindowPlanner)];
     all.extend(planners);
+    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(UnnestLimits)];
+    rules.extend(Optimizer::new().rules);
     SessionStateBuilder::new()
+        .with_optimizer_rules(rules)
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
@@ -97,13 +105,13 @@ impl QueryPlanner for PlannerWithExtensions {
     }
 }
 
-/// DataFusion's analysis of a plan: what is left of type coercion, and checks.
+/// Subqueries that DataFusion does not know to decorrelate as joins, then its analysis: what is left of type coercion, and checks.
 ///
 /// # Errors
 /// 0A000 for what DataFusion cannot plan.
 pub(crate) fn analyze(plan: LogicalPlan) -> Result<LogicalPlan> {
     static OPTIONS: LazyLock<ConfigOptions> = LazyLock::new(|| session_config().options().as_ref().clone());
-    Ok(Analyzer::new().execute_and_check(plan, &OPTIONS, |_, _| {})?)
+    Ok(Analyzer::new().execute_and_check(unnest(plan)?, &OPTIONS, |_, _| {})?)
 }
 
 /// A scalar function of DataFusion's.

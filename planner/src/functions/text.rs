@@ -29,6 +29,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::strict("char_length(text) integer", |call| count(call, characters)).named("length"),
     Entry::strict("character_length(text) integer", |call| count(call, characters)).named("length"),
     Entry::strict("octet_length(text) integer", |call| count(call, str::len)),
+    Entry::strict("octet_length(bpchar) integer", |call| count(call, str::len)),
     Entry::strict("bit_length(text) integer", |call| count(call, |text| text.len() * 8)),
     Entry::operator("||(text, text) text", "textcat", concatenate),
     Entry::rewrite("||(text, anynonarray) text", |binder, values| with_text(binder, values, 1)),
@@ -161,6 +162,8 @@ fn as_text(binder: &Binder<'_>, value: Typed) -> Result<Typed> {
             let branches = vec![(value.expr.clone(), Typed::text("t").expr), (value.expr.is_not_null(), Typed::text("f").expr)];
             Ok(Typed::new(super::conditional::case(branches, None), SqlType::Text))
         }
+        // They show all blanks of a `char(n)`, too.
+        SqlType::Char => Ok(Typed::new(value.expr, SqlType::Text)),
         _ => binder.coerce(value, &SqlType::Text, CoercionContext::Explicit, Span::empty()),
     }
 }

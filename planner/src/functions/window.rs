@@ -79,6 +79,11 @@ pub(crate) fn choose(name: &str, types: &[SqlType]) -> Option<Chosen> {
     }
 }
 
+/// `row_number`
+pub(crate) fn numbering() -> Arc<WindowUDF> {
+    bigint(row_number_udwf())
+}
+
 /// `row_number() OVER (PARTITION BY ..)`
 pub(crate) fn row_number(partition_by: Vec<Expr>) -> Expr {
     let params = WindowFunctionParams {

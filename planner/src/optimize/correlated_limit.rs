@@ -61,7 +61,7 @@ struct Lifted {
     keys: Vec<(Column, Expr)>,
 }
 
-fn rewritten(subquery: &Subquery) -> Result<Option<Subquery>> {
+pub(super) fn rewritten(subquery: &Subquery) -> Result<Option<Subquery>> {
     if subquery.outer_ref_columns.is_empty() {
         return Ok(None);
     }

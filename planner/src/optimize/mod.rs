@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use datafusion::{
     common::{DataFusionError, config::ConfigOptions},
-    logical_expr::LogicalPlan,
+    logical_expr::{LogicalPlan, logical_plan::Subquery},
     optimizer::{
         Optimizer, OptimizerRule, common_subexpr_eliminate::CommonSubexprEliminate, decorrelate_lateral_join::DecorrelateLateralJoin,
         decorrelate_predicate_subquery::DecorrelatePredicateSubquery, eliminate_cross_join::EliminateCrossJoin,
@@ -95,6 +95,16 @@ fn refused_subquery(error: PlanError) -> PlanError {
             .with_detail(error.message);
     }
     error
+}
+
+/// Whether a subquery's limit is one for each value of columns, so that a view can maintain it as a top-N.
+pub(crate) fn limits_by_columns(subquery: &Subquery) -> bool {
+    let unchecked = single_value::without_check(&subquery.subquery).ok().flatten();
+    let subquery = match unchecked {
+        Some(plan) => Subquery { subquery: Arc::new(plan), ..subquery.clone() },
+        None => subquery.clone(),
+    };
+    matches!(correlated_limit::rewritten(&subquery), Ok(Some(_)))
 }
 
 /// A refusal (0A000).

@@ -42,7 +42,7 @@ impl OptimizerRule for DropSingleValue {
 }
 
 /// The plan without the aggregate, if that checks nothing. (Over no rows it would have one row of NULL, but so has the subquery.)
-fn without_check(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+pub(super) fn without_check(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     match plan {
         LogicalPlan::Aggregate(aggregate) => match checked_value(aggregate) {
             Some(value) if aggregate.input.max_rows().is_some_and(|rows| rows <= 1) => {

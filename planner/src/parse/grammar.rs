@@ -11,7 +11,7 @@ use sqlparser::{
 use super::{
     limits::MAX_RECURSION,
     script::Script,
-    statement::{CreateTableAs, ParsedStatement, QueryText, Statement},
+    statement::{CreateTableAs, ParsedStatement, QueryText, Statement, WithCommon},
     syntax,
 };
 use crate::error::{PlanError, Result};
@@ -28,16 +28,28 @@ pub(super) struct Grammar<'a> {
 
 impl<'a> Grammar<'a> {
     pub(super) fn new(tokens: &[TokenWithSpan], script: &'a Script<'a>) -> Self {
-        let tokens = super::window_syntax::shorten(tokens);
+        let tokens = super::spelling::respell(&super::window_syntax::shorten(tokens));
         let parser = Parser::new(&DIALECT).with_recursion_limit(MAX_RECURSION).with_tokens_with_locations(tokens.clone());
         Self { parser, tokens, script }
     }
 
     /// Reads a statement and expects nothing after it.
     pub(super) fn read_whole_statement(mut self) -> Result<Statement> {
+        self.refuse_empty_clauses()?;
         let statement = self.read_statement()?;
         self.expect_end()?;
         Ok(statement)
+    }
+
+    /// `sqlparser` takes any word for the name of a relation; FROM without one is an error at the word that comes next.
+    fn refuse_empty_clauses(&self) -> Result<()> {
+        const AFTER_FROM: [&str; 11] =
+            ["WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT", "ON", "RETURNING"];
+        let wrong = self.tokens.windows(2).find(|pair| {
+            (is_word(&pair[0].token, "FROM") || is_word(&pair[0].token, "JOIN"))
+                && AFTER_FROM.iter().any(|word| is_word(&pair[1].token, word))
+        });
+        wrong.map_or(Ok(()), |pair| Err(syntax::near(&pair[1], self.script)))
     }
 
     /// Reads an expression and expects nothing after it.
@@ -113,8 +125,16 @@ impl<'a> Grammar<'a> {
                 }
                 Ok(Statement::Insert(Box::new(insert)))
             }
+            SetExpr::Update(ast::Statement::Update(update)) => {
+                let statement = update.clone();
+                Ok(Statement::Update(Box::new(WithCommon { with: query.with.take(), statement })))
+            }
+            SetExpr::Delete(ast::Statement::Delete(delete)) => {
+                let statement = delete.clone();
+                Ok(Statement::Delete(Box::new(WithCommon { with: query.with.take(), statement })))
+            }
             SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
-                Err(PlanError::unsupported("WITH is not supported before UPDATE and DELETE").with_hint("Use a subquery."))
+                Err(PlanError::unsupported("WITH is not supported before MERGE"))
             }
             SetExpr::Select(select) => match select.into.take() {
                 Some(into) => Ok(Statement::CreateTableAs(Box::new(CreateTableAs {
@@ -134,8 +154,8 @@ impl<'a> Grammar<'a> {
     fn read_dml(&mut self) -> Result<Statement> {
         match self.run(|parser| parser.parse_statement())? {
             ast::Statement::Insert(insert) => Ok(Statement::Insert(Box::new(insert))),
-            ast::Statement::Update(update) => Ok(Statement::Update(Box::new(update))),
-            ast::Statement::Delete(delete) => Ok(Statement::Delete(Box::new(delete))),
+            ast::Statement::Update(update) => Ok(Statement::Update(Box::new(WithCommon { with: None, statement: update }))),
+            ast::Statement::Delete(delete) => Ok(Statement::Delete(Box::new(WithCommon { with: None, statement: delete }))),
             _ => Err(self.unexpected()),
         }
     }

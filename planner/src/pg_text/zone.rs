@@ -43,7 +43,13 @@ impl Zone {
     }
 
     /// What `AT TIME ZONE` and date literals take: an abbreviation first, then everything [`Zone::parse`] takes.
+    ///
+    /// Unlike in SET, a number alone is a POSIX offset here too, which counts west.
     pub fn parse_with_abbreviations(name: &str) -> Option<Self> {
+        let name = name.trim();
+        if name.starts_with(['+', '-']) || name.starts_with(|first: char| first.is_ascii_digit()) {
+            return parse_posix(name);
+        }
         if let Some(seconds) = abbreviation_offset(&name.to_ascii_lowercase()) {
             return Some(Self::Fixed(seconds));
         }
@@ -145,15 +151,12 @@ fn find_name(name: &str) -> Option<Tz> {
     name.parse::<Tz>().ok().or_else(|| chrono_tz::TZ_VARIANTS.iter().find(|tz| tz.name().eq_ignore_ascii_case(name)).copied())
 }
 
-/// `UTC+3`, `<+0530>-5:30`: a name of letters or in angle brackets, then hours west.
+/// `UTC+3`, `<+0530>-5:30`, `-03:00`: a name of letters or in angle brackets, which may be missing, then hours west.
 fn parse_posix(name: &str) -> Option<Zone> {
     let rest = match name.strip_prefix('<') {
         Some(quoted) => quoted.split_once('>')?.1,
         None => {
             let letters = name.bytes().take_while(u8::is_ascii_alphabetic).count();
-            if letters == 0 {
-                return None;
-            }
             &name[letters..]
         }
     };

@@ -9,10 +9,11 @@ use sqlparser::ast::{self, FromTable, Spanned};
 use crate::{
     bind::{binder::Binder, bound::BoundDelete},
     error::{PlanError, Result, sqlstate},
+    parse::statement::WithCommon,
 };
 
 impl Binder<'_> {
-    pub(in crate::bind) fn delete(&self, delete: &ast::Delete) -> Result<BoundDelete> {
+    pub(in crate::bind) fn delete(&self, WithCommon { with, statement: delete }: &WithCommon<ast::Delete>) -> Result<BoundDelete> {
         let tables = match &delete.from {
             FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables) => tables,
         };
@@ -22,7 +23,8 @@ impl Binder<'_> {
         if !delete.tables.is_empty() || !delete.order_by.is_empty() || delete.limit.is_some() || delete.output.is_some() {
             return Err(PlanError::new(sqlstate::SYNTAX_ERROR, "this form of DELETE is not SQL").at(delete.span()));
         }
-        let (table, rows) = self.target_rows(target, delete.using.as_deref().unwrap_or_default(), "delete from")?;
+        let common = self.common_tables(with.as_ref())?;
+        let (table, rows) = self.target_rows(target, delete.using.as_deref().unwrap_or_default(), "delete from", &common)?;
         let plan = self.filtered(&rows, delete.selection.as_ref())?;
         let old = Self::prefixed(&table, "old");
         let mut outputs: Vec<Expr> =

@@ -22,6 +22,7 @@ use crate::{
     catalog::{Object, fold},
     error::{PlanError, Result, sqlstate},
     functions::window,
+    parse::statement::WithCommon,
 };
 
 /// Numbers the rows of the table when FROM may join a row with several.
@@ -38,7 +39,7 @@ pub(super) struct TargetRows<'p> {
 }
 
 impl Binder<'_> {
-    pub(in crate::bind) fn update(&self, update: &ast::Update) -> Result<BoundUpdate> {
+    pub(in crate::bind) fn update(&self, WithCommon { with, statement: update }: &WithCommon<ast::Update>) -> Result<BoundUpdate> {
         if update.or.is_some() || !update.order_by.is_empty() || update.limit.is_some() || update.output.is_some() {
             return Err(PlanError::new(sqlstate::SYNTAX_ERROR, "this form of UPDATE is not SQL").at(update.span()));
         }
@@ -46,7 +47,7 @@ impl Binder<'_> {
             Some(UpdateTableFromKind::AfterSet(tables) | UpdateTableFromKind::BeforeSet(tables)) => tables,
             None => &[],
         };
-        let (table, rows) = self.target_rows(&update.table, from, "update")?;
+        let (table, rows) = self.target_rows(&update.table, from, "update", &self.common_tables(with.as_ref())?)?;
         let assigned = self.assignments(&update.assignments, &table, &rows.scope, &Place::scalar("UPDATE"))?;
         let plan = self.filtered(&rows, update.selection.as_ref())?;
         let (old, new) = (Self::prefixed(&table, "old"), Self::prefixed(&table, "new"));
@@ -82,6 +83,15 @@ impl Binder<'_> {
         Ok(BoundUpdate { table, plan, returning: Some(columns), assigned: assigned.into_iter().map(|(target, _)| target).collect() })
     }
 
+    /// What WITH before a statement defines.
+    pub(super) fn common_tables(&self, with: Option<&ast::With>) -> Result<Rc<CommonTables>> {
+        let none = Rc::<CommonTables>::default();
+        match with {
+            Some(with) => Ok(Rc::new(self.with_clause(with, None, &none)?)),
+            None => Ok(none),
+        }
+    }
+
     pub(super) fn prefixed(table: &Object, prefix: &str) -> Vec<String> {
         table.columns().iter().map(|column| format!("{prefix}:{}", column.name)).collect()
     }
@@ -92,6 +102,7 @@ impl Binder<'_> {
         target: &TableWithJoins,
         others: &[TableWithJoins],
         verb: &str,
+        common: &Rc<CommonTables>,
     ) -> Result<(std::sync::Arc<Object>, TargetRows<'p>)> {
         let TableFactor::Table { name, alias, args: None, .. } = &target.relation else {
             return Err(PlanError::new(sqlstate::SYNTAX_ERROR, format!("{} needs the name of a table", verb.to_uppercase())));
@@ -115,10 +126,10 @@ impl Binder<'_> {
             hide_last(&mut item.scope);
         }
         if !others.is_empty() {
-            let common = Rc::<CommonTables>::default();
-            let joined = self.from(others, None, &common)?;
+            let joined = self.from(others, None, common)?;
             item = self.cross(item, FromItem::new(joined.plan, joined.scope))?;
         }
+        item.scope.common = Rc::clone(common);
         Ok((table, TargetRows { plan: item.plan, scope: item.scope, own, number }))
     }
 
@@ -175,6 +186,7 @@ impl Binder<'_> {
     ) -> Result<Vec<(usize, Typed)>> {
         let mut assigned: Vec<(usize, Typed)> = Vec::with_capacity(assignments.len());
         for assignment in assignments {
+            let columns: Vec<ast::Expr>;
             let pairs: Vec<(&ast::ObjectName, &ast::Expr)> = match &assignment.target {
                 AssignmentTarget::ColumnName(name) => vec![(name, &assignment.value)],
                 AssignmentTarget::Tuple(names) => match strip(&assignment.value) {
@@ -184,9 +196,13 @@ impl Binder<'_> {
                         return Err(PlanError::new(sqlstate::SYNTAX_ERROR, message).at(assignment.span()));
                     }
                     value if names.len() == 1 => vec![(&names[0], value)],
+                    ast::Expr::Subquery(query) => {
+                        columns = columns_of_subquery(query, names.len()).map_err(|error| error.at(assignment.span()))?;
+                        names.iter().zip(&columns).collect()
+                    }
                     _ => {
-                        let message = "assigning several columns from one subquery is not supported";
-                        return Err(PlanError::unsupported(message).with_hint("Assign each column from its own.").at(assignment.span()));
+                        let message = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
+                        return Err(PlanError::unsupported(message).at(assignment.span()));
                     }
                 },
             };
@@ -202,6 +218,22 @@ impl Binder<'_> {
         }
         Ok(assigned)
     }
+}
+
+/// The columns of a subquery, each as a subquery of its own.
+fn columns_of_subquery(query: &ast::Query, count: usize) -> Result<Vec<ast::Expr>> {
+    if let ast::SetExpr::Select(select) = query.body.as_ref() {
+        let plain = |item: &ast::SelectItem| matches!(item, ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. });
+        if select.projection.iter().all(plain) && select.projection.len() != count {
+            return Err(PlanError::new(sqlstate::SYNTAX_ERROR, "number of columns does not match number of values"));
+        }
+    }
+    let names: Vec<String> = (1..=count).map(|number| format!("\"__column_{number}\"")).collect();
+    let column = |name: &String| {
+        let text = format!("SELECT {name} FROM ({query}) AS \"__assigned\" ({})", names.join(", "));
+        Ok(ast::Expr::Subquery(Box::new(crate::parse::parse_query(&text)?)))
+    };
+    names.iter().map(column).collect()
 }
 
 /// Makes the last column of a scope one that cannot be named.

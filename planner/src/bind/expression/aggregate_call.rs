@@ -14,7 +14,10 @@ use super::{Place, not_supported};
 use crate::{
     bind::{binder::Binder, scope::Scope, typed::Typed},
     error::{PlanError, Result, sqlstate},
-    functions::{aggregate, comparison},
+    functions::{
+        aggregate::{self, collected},
+        comparison,
+    },
     types::SqlType,
 };
 
@@ -27,6 +30,13 @@ pub(super) struct AggregateArguments {
     pub(super) star: bool,
     pub(super) distinct: bool,
     pub(super) order_by: Vec<OrderByExpr>,
+}
+
+/// An aggregate as it is computed.
+pub(super) struct Lowered {
+    pub(super) chosen: aggregate::Chosen,
+    pub(super) values: Vec<Expr>,
+    pub(super) collected: Option<collected::Collected>,
 }
 
 impl Binder<'_> {
@@ -44,21 +54,42 @@ impl Binder<'_> {
         if !function.within_group.is_empty() {
             return self.ordered_set_call(name, arguments.values, &function.within_group, filter, scope, span);
         }
-        if aggregate::is_ordered_set(name) {
+        if collected::is_ordered_set(name) {
             let message = format!("WITHIN GROUP is required for ordered-set aggregate {name}");
             return Err(PlanError::new(sqlstate::WRONG_OBJECT_TYPE, message).at(span));
         }
         if arguments.star && name != "count" {
             return Err(super::call::undefined(name, &[], span));
         }
-        let chosen = self.choose_aggregate(name, &arguments, span)?;
-        let mut values = self.aggregate_values(arguments.values, &chosen.arguments, arguments.distinct)?;
+        let Lowered { chosen, mut values, collected } = self.lower_aggregate(name, &arguments, span)?;
         let order_by = self.aggregate_order(&arguments.order_by, arguments.distinct, &mut values, scope, &inner, span)?;
         if values.is_empty() {
             values.push(lit(1_i64));
         }
         let call = AggregateFunction::new_udf(chosen.function, values, arguments.distinct, filter, order_by, None);
-        Ok(Typed::new(Expr::AggregateFunction(call), chosen.result))
+        let value = Typed::new(Expr::AggregateFunction(call), chosen.result);
+        match collected {
+            Some(collected) => collected.finish(self, value),
+            None => Ok(value),
+        }
+    }
+
+    /// The function that is called, what it is called with, and what makes the aggregate of its result.
+    pub(super) fn lower_aggregate(&self, name: &str, arguments: &AggregateArguments, span: Span) -> Result<Lowered> {
+        if let ("regr_count", [left, right]) = (name, arguments.values.as_slice()) {
+            // Rows in which both are there.
+            let both = left.expr.clone().is_not_null().and(right.expr.clone().is_not_null());
+            let value = Expr::Case(datafusion::logical_expr::Case::new(None, vec![(Box::new(both), Box::new(lit(true)))], None));
+            let chosen = aggregate::choose("count", &[SqlType::Boolean]).ok_or_else(|| PlanError::internal("count is not registered"))?;
+            return Ok(Lowered { chosen, values: vec![value], collected: None });
+        }
+        let collected = collected::collect(self, name, &arguments.values)?;
+        let (chosen, values) = match &collected {
+            Some(collected) => (aggregate::list_of(collected.element.sql_type.clone()), vec![collected.element.clone()]),
+            None => (self.choose_aggregate(name, arguments, span)?, arguments.values.clone()),
+        };
+        let values = self.aggregate_values(values, &chosen.arguments, arguments.distinct)?;
+        Ok(Lowered { chosen, values, collected })
     }
 
     pub(super) fn aggregate_arguments(&self, function: &ast::Function, scope: &Scope<'_>, place: &Place<'_>) -> Result<AggregateArguments> {
@@ -152,15 +183,16 @@ impl Binder<'_> {
             return Err(not_supported("WITHIN GROUP with several columns", "Order by one column.", span));
         };
         let value = self.known(self.expression(&item.expr, scope, &Place::scalar(ARGUMENT))?)?;
-        let chosen = aggregate::choose_ordered_set(name, direct.len(), &value.sql_type)
-            .ok_or_else(|| super::call::undefined(name, &[value.sql_type.clone()], span))?;
-        let mut values = vec![self.implicit(value, &chosen.arguments[0])?.expr];
-        for (argument, sql_type) in direct.into_iter().zip(&chosen.arguments[1..]) {
-            values.push(self.implicit(argument, sql_type)?.expr);
+        if !collected::is_ordered_set(name) {
+            let message = format!("{name} is not an ordered-set aggregate, so it cannot have WITHIN GROUP");
+            return Err(PlanError::new(sqlstate::WRONG_OBJECT_TYPE, message).at(span));
         }
-        let order = vec![self.sort(values[0].clone(), &item.options)];
-        let call = AggregateFunction::new_udf(chosen.function, values, false, filter, order, None);
-        Ok(Typed::new(Expr::AggregateFunction(call), chosen.result))
+        let types: Vec<SqlType> = direct.iter().chain([&value]).map(|argument| argument.sql_type.clone()).collect();
+        let collected = collected::collect_ordered(self, name, direct, value)?.ok_or_else(|| super::call::undefined(name, &types, span))?;
+        let chosen = aggregate::list_of(collected.element.sql_type.clone());
+        let order = vec![self.sort(comparison::sort_key(self, collected.element.clone()), &item.options)];
+        let call = AggregateFunction::new_udf(chosen.function, vec![collected.element.expr.clone()], false, filter, order, None);
+        collected.finish(self, Typed::new(Expr::AggregateFunction(call), chosen.result))
     }
 
     /// `GROUPING(a, b)`

@@ -93,13 +93,17 @@ impl Binder<'_> {
     fn subscript(&self, value: Typed, index: Typed, more: bool, span: sqlparser::tokenizer::Span) -> Result<Typed> {
         match value.sql_type.clone() {
             SqlType::Array(_) => {
-                let name = if more { "array_subscript_inner" } else { "array_subscript" };
                 if more {
-                    return Err(not_supported(&format!("{name}: arrays of several dimensions"), "Use jsonb.", span));
+                    return Err(not_supported("a subscript of an array of several dimensions", "Use jsonb.", span));
                 }
                 self.call("array_subscript", vec![value, index], span)
             }
-            SqlType::Jsonb => self.call_operator("->", vec![value, index], span),
+            SqlType::Jsonb if index.sql_type.is_integer() => self.call_operator("->", vec![value, index], span),
+            // A text is a key of an object or the number of an element, as in a path.
+            SqlType::Jsonb => {
+                let index = self.implicit(index, &SqlType::Text)?;
+                self.call("jsonb_extract_path", vec![value, index], span)
+            }
             other => {
                 let message = format!("cannot subscript type {} because it does not support subscripting", other.name());
                 Err(PlanError::new(sqlstate::DATATYPE_MISMATCH, message).at(span))

@@ -11,7 +11,7 @@ use crate::{
     bind::{binder::Binder, coerce::common_modifier, scope::Scope, typed::Typed},
     error::Result,
     functions::comparison,
-    types::SqlType,
+    types::{SqlType, coercion::common_type},
 };
 
 impl Binder<'_> {
@@ -36,13 +36,16 @@ impl Binder<'_> {
             });
             results.push(self.expression(&branch.result, scope, &place)?);
         }
-        let has_otherwise = otherwise.is_some();
+        // The type is looked for in Postgres' order, which starts with ELSE.
         if let Some(otherwise) = otherwise {
-            results.push(self.expression(otherwise, scope, &place)?);
+            results.insert(0, self.expression(otherwise, scope, &place)?);
         }
-        let (mut results, sql_type) = self.unify(results, "CASE", span)?;
+        let types: Vec<SqlType> = results.iter().map(|result| result.sql_type.clone()).collect();
+        let wrong = (1..types.len()).find(|end| common_type(&types[..=*end]).is_none());
+        let place = wrong.and_then(|wrong| otherwise.into_iter().chain(branches.iter().map(|branch| &branch.result)).nth(wrong));
+        let (mut results, sql_type) = self.unify(results, "CASE", place.map_or(span, Spanned::span))?;
         let modifier = common_modifier(&results);
-        let otherwise = if has_otherwise { results.pop().map(|value| Box::new(value.expr)) } else { None };
+        let otherwise = otherwise.is_some().then(|| Box::new(results.remove(0).expr));
         let pairs = conditions.into_iter().zip(results).map(|(condition, result)| (Box::new(condition), Box::new(result.expr))).collect();
         Ok(Typed::new(Expr::Case(Case::new(None, pairs, otherwise)), sql_type).with_modifier(modifier))
     }

@@ -9,6 +9,7 @@ mod literal;
 mod membership;
 mod operator;
 mod place;
+mod precedence;
 mod special;
 mod window_call;
 
@@ -80,6 +81,12 @@ impl Binder<'_> {
             E::ILike { negated, any: false, expr, pattern, escape_char } => {
                 self.like(expr, pattern, escape_char.as_ref(), if *negated { "!~~*" } else { "~~*" }, scope, place)
             }
+            E::Like { negated, any: true, expr, pattern, escape_char: None } => {
+                self.like_any(expr, pattern, false, if *negated { "!~~" } else { "~~" }, scope, place)
+            }
+            E::ILike { negated, any: true, expr, pattern, escape_char: None } => {
+                self.like_any(expr, pattern, false, if *negated { "!~~*" } else { "~~*" }, scope, place)
+            }
             E::SimilarTo { negated, expr, pattern, escape_char } => {
                 self.similar(expr, pattern, escape_char.as_ref(), *negated, scope, place)
             }
@@ -132,6 +139,9 @@ impl Binder<'_> {
     }
 
     fn unary(&self, op: UnaryOperator, operand: &ast::Expr, scope: &Scope<'_>, place: &Place<'_>) -> Result<Typed> {
+        if let Some(regrouped) = precedence::sign_before_power(op, operand) {
+            return self.expression(&regrouped, scope, place);
+        }
         let symbol = match op {
             UnaryOperator::Not | UnaryOperator::BangNot => {
                 if let ast::Expr::Nested(_) | ast::Expr::InSubquery { .. } | ast::Expr::Exists { .. } = operand

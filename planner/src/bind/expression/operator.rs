@@ -6,7 +6,7 @@ use sqlparser::{
     tokenizer::Span,
 };
 
-use super::{Place, strip};
+use super::{Place, precedence, strip};
 use crate::{
     bind::{binder::Binder, scope::Scope, typed::Typed},
     error::{PlanError, Result, sqlstate},
@@ -70,6 +70,9 @@ impl Binder<'_> {
                 Ok(Typed::boolean(balanced(operands.collect::<Result<_>>()?, operator)))
             }
             _ => {
+                if let Some(regrouped) = precedence::prefix_after_arithmetic(left, op, right) {
+                    return self.expression(&regrouped, scope, place);
+                }
                 if let (ast::Expr::Tuple(left), ast::Expr::Tuple(right)) = (strip(left), strip(right)) {
                     return self.compare_rows(left, op, right, scope, place, ast.span());
                 }

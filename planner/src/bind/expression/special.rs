@@ -102,9 +102,21 @@ impl Binder<'_> {
     }
 
     /// `x LIKE ANY (array)`
-    fn like_any(&self, ast: &ast::Expr, array: &ast::Expr, all: bool, symbol: &str, scope: &Scope<'_>, place: &Place<'_>) -> Result<Typed> {
-        let value = self.expression(ast, scope, place)?;
-        let array = self.expression(array, scope, place)?;
+    pub(super) fn like_any(
+        &self,
+        ast: &ast::Expr,
+        array: &ast::Expr,
+        all: bool,
+        symbol: &str,
+        scope: &Scope<'_>,
+        place: &Place<'_>,
+    ) -> Result<Typed> {
+        if let ast::Expr::Subquery(query) = super::strip(array) {
+            return self.quantified_subquery(ast, symbol, query, all, scope, place);
+        }
+        let place = place.in_value();
+        let value = self.expression(ast, scope, &place)?;
+        let array = self.expression(array, scope, &place)?;
         self.compare_with_array(value, symbol, array, all, ast.span())
     }
 

@@ -18,7 +18,10 @@ use crate::{
     bind::{binder::Binder, scope::Scope, typed::Typed},
     catalog::fold,
     error::{PlanError, Result, sqlstate},
-    functions::{aggregate, comparison, window},
+    functions::{
+        aggregate::{self, collected},
+        comparison, window,
+    },
     types::SqlType,
 };
 
@@ -59,6 +62,7 @@ impl Binder<'_> {
             Some(filter) => Some(Box::new(self.condition_of(filter, scope, &Place::scalar("FILTER"))?)),
             None => None,
         };
+        let mut collected = None;
         let (definition, values, result): (WindowFunctionDefinition, _, _) = if window::is_window_function(name) {
             if filter.is_some() {
                 return Err(PlanError::unsupported("FILTER is not implemented for non-aggregate window functions").at(span));
@@ -68,9 +72,14 @@ impl Binder<'_> {
             let values = self.aggregate_values(arguments.values, &chosen.arguments, false)?;
             (chosen.function.into(), values, chosen.result)
         } else if aggregate::is_aggregate(name) {
-            let chosen = self.choose_aggregate(name, &arguments, span)?;
-            let values = self.aggregate_values(arguments.values, &chosen.arguments, false)?;
-            (chosen.function.into(), if values.is_empty() { vec![lit(1_i64)] } else { values }, chosen.result)
+            if collected::is_ordered_set(name) {
+                let message = format!("OVER is not supported for ordered-set aggregate {name}");
+                return Err(PlanError::unsupported(message).at(span));
+            }
+            let lowered = self.lower_aggregate(name, &arguments, span)?;
+            collected = lowered.collected;
+            let values = if lowered.values.is_empty() { vec![lit(1_i64)] } else { lowered.values };
+            (lowered.chosen.function.into(), values, lowered.chosen.result)
         } else {
             let message = format!("OVER specified, but {name} is not a window function nor an aggregate function");
             return Err(PlanError::new(sqlstate::WRONG_OBJECT_TYPE, message).at(span));
@@ -90,7 +99,11 @@ impl Binder<'_> {
             null_treatment,
             distinct: false,
         };
-        Ok(Typed::new(Expr::WindowFunction(Box::new(WindowFunction { fun: definition, params })), result))
+        let value = Typed::new(Expr::WindowFunction(Box::new(WindowFunction { fun: definition, params })), result);
+        match collected {
+            Some(collected) => collected.finish(self, value),
+            None => Ok(value),
+        }
     }
 
     fn over(&self, spec: &WindowSpec, scope: &Scope<'_>, place: &Place<'_>) -> Result<Over> {

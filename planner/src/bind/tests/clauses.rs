@@ -97,6 +97,55 @@ fn grouping() {
             ("SELECT array_agg(v ORDER BY id) FROM t", &["{5,7,NULL,2}"]),
             ("SELECT sum(DISTINCT v), count(DISTINCT v) FILTER (WHERE v > 2) FROM t", &["14 2"]),
             ("SELECT length(g), count(*) FROM t GROUP BY 1", &["1 4"]),
+            ("SELECT 42 HAVING true", &["42"]),
+            ("SELECT 42 HAVING false", &[]),
+        ],
+    );
+}
+
+#[test]
+fn collecting() {
+    check(
+        &bench(),
+        &[
+            (
+                "SELECT string_agg(g, '-' ORDER BY id DESC), string_agg(g, v::text ORDER BY id), string_agg(g, ',') FILTER (WHERE false) FROM t",
+                &["y-y-x-x x7xy2y NULL"],
+            ),
+            ("SELECT string_agg(DISTINCT g, ',' ORDER BY g) FROM t", &["x,y"]),
+            (
+                "SELECT json_agg(v ORDER BY id), jsonb_agg(g ORDER BY id), json_agg(v) FILTER (WHERE id > 9) FROM t",
+                &["[5, 7, null, 2] [\"x\", \"x\", \"y\", \"y\"] NULL"],
+            ),
+            (
+                "SELECT json_object_agg(id, v ORDER BY id), jsonb_object_agg(g, v ORDER BY id DESC) FROM t WHERE v IS NOT NULL",
+                &["{ \"1\" : 5, \"2\" : 7, \"4\" : 2 } {\"x\": 5, \"y\": 2}"],
+            ),
+            ("SELECT json_object_agg(v, id) FROM t", &["!22023"]),
+            ("SELECT g, json_agg(id ORDER BY id)::text FROM t GROUP BY g HAVING count(*) > 1 ORDER BY g", &["x [1, 2]", "y [3, 4]"]),
+            (
+                "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v), percentile_disc(0.5) WITHIN GROUP (ORDER BY v), percentile_disc(ARRAY[0, 1]) WITHIN GROUP (ORDER BY v DESC), mode() WITHIN GROUP (ORDER BY g DESC) FROM t",
+                &["5 5 {7,2} y"],
+            ),
+            ("SELECT percentile_cont(0.25) WITHIN GROUP (ORDER BY d) FROM t WHERE id IN (2, 3)", &["8 days 06:00:00"]),
+            ("SELECT percentile_cont(2) WITHIN GROUP (ORDER BY v) FROM t", &["!22003"]),
+            ("SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v) FROM t WHERE false", &["NULL"]),
+            (
+                "SELECT var_samp(x), stddev_samp(x), var_pop(x), stddev_pop(x) FROM (VALUES (1), (2), (4)) s(x)",
+                &["2.3333333333333333 1.5275252316519467 1.5555555555555556 1.2472191289246471"],
+            ),
+            (
+                "SELECT variance(x), stddev(x), var_pop(x), stddev_pop(x) FROM (VALUES (1.5::float8), (2), (4)) s(x)",
+                &["1.75 1.3228756555322954 1.1666666666666667 1.0801234497346435"],
+            ),
+            ("SELECT stddev(x), var_pop(x) FROM (VALUES (7)) s(x)", &["NULL 0"]),
+            (
+                "SELECT regr_slope(y, x), regr_intercept(y, x), regr_count(y, x), corr(y, x), covar_pop(y, x), regr_sxx(y, x) FROM (VALUES (1, 2), (3, 6), (NULL, 9)) s(x, y)",
+                &["2 0 2 1 2 2"],
+            ),
+            ("SELECT array_agg(x) FROM (SELECT x FROM a ORDER BY x DESC) s", &["{21,20,10}"]),
+            ("SELECT ARRAY(SELECT k FROM a ORDER BY x DESC), ARRAY(SELECT x FROM a ORDER BY 1 DESC LIMIT 2)", &["{2,2,1} {21,20}"]),
+            ("SELECT id, string_agg(g, ',') OVER (ORDER BY id) FROM t ORDER BY id LIMIT 2", &["1 x", "2 x,x"]),
         ],
     );
 }
@@ -187,6 +236,61 @@ fn set_operations() {
             ("SELECT v FROM l INTERSECT SELECT v FROM r ORDER BY v", &["1", "2", "NULL"]),
             ("(SELECT x FROM a ORDER BY x LIMIT 1) UNION ALL (SELECT y FROM b ORDER BY y DESC LIMIT 1) ORDER BY 1", &["10", "400"]),
             ("SELECT 'a' AS c UNION SELECT NULL ORDER BY c", &["a", "NULL"]),
+        ],
+    );
+}
+
+/// Correlated subqueries that no equality in a filter alone correlates.
+#[test]
+fn unnesting() {
+    let mut bench = bench();
+    bench.run(
+        "CREATE TABLE c (x int, y int, z int); CREATE TABLE d (z int, w text);
+         INSERT INTO c VALUES (3, 1, 50), (1, 2, 60), (3, 0, 70), (NULL, 1, NULL); INSERT INTO d VALUES (50, 'a'), (60, 'b'), (NULL, 'c')",
+    );
+    check(
+        &bench,
+        &[
+            ("SELECT * FROM c WHERE x = 3 AND y = (SELECT count(*) FROM d WHERE d.z = c.z AND c.x = 3) ORDER BY y", &["3 0 70", "3 1 50"]),
+            ("SELECT z, (SELECT count(*) FROM d WHERE d.z <> c.z) FROM c ORDER BY z", &["50 1", "60 1", "70 2", "NULL 0"]),
+            ("SELECT z, (SELECT max(d.z + c.x) FROM d WHERE d.z < c.z) FROM c ORDER BY z", &["50 NULL", "60 51", "70 63", "NULL NULL"]),
+            ("SELECT z FROM c WHERE EXISTS (SELECT 1 FROM d WHERE d.z = c.z AND d.z <> c.x) ORDER BY z", &["50", "60"]),
+            ("SELECT z FROM c WHERE NOT EXISTS (SELECT 1 FROM d WHERE d.z < c.z OR c.x IS NULL) ORDER BY z", &["50"]),
+            ("SELECT z FROM c WHERE x > 2 OR EXISTS (SELECT 1 FROM d WHERE d.z > c.z) ORDER BY z", &["50", "70"]),
+            ("SELECT z FROM c WHERE x + 57 IN (SELECT d.z FROM d WHERE d.z < c.z + 20) ORDER BY z", &["50", "70"]),
+            ("SELECT z, EXISTS (SELECT 1 FROM d WHERE d.z >= c.z) FROM c ORDER BY z", &["50 t", "60 t", "70 f", "NULL f"]),
+            (
+                "SELECT z, (SELECT string_agg(w, ',' ORDER BY w DESC) FROM d WHERE d.z <= c.z) FROM c ORDER BY z",
+                &["50 a", "60 b,a", "70 b,a", "NULL NULL"],
+            ),
+            (
+                "SELECT z, (SELECT w FROM d WHERE d.z < c.z ORDER BY d.z DESC LIMIT 1) FROM c ORDER BY z",
+                &["50 NULL", "60 a", "70 b", "NULL NULL"],
+            ),
+            ("SELECT z, (SELECT w FROM d WHERE d.z <= c.z) FROM c ORDER BY z", &["!21000"]),
+            (
+                "SELECT c.z, q.w FROM c LEFT JOIN LATERAL (SELECT w FROM d WHERE d.z >= c.z ORDER BY d.z LIMIT 1) q ON true ORDER BY 1",
+                &["50 a", "60 b", "70 NULL", "NULL NULL"],
+            ),
+            (
+                "SELECT c.z, q.s FROM c, LATERAL (SELECT c.x + c.y AS s UNION ALL SELECT d.z FROM d WHERE d.z = c.z) q ORDER BY 1, 2",
+                &["50 4", "50 50", "60 3", "60 60", "70 3", "NULL NULL"],
+            ),
+            ("SELECT c.z, q.v FROM c, LATERAL (VALUES (c.x), (c.y)) q(v) WHERE c.z < 60 ORDER BY 2", &["50 1", "50 3"]),
+            (
+                "SELECT z, (SELECT sum((SELECT count(*) FROM d e WHERE e.z <= d.z + c.y)) FROM d WHERE d.z < c.z) FROM c ORDER BY z",
+                &["50 NULL", "60 1", "70 3", "NULL NULL"],
+            ),
+            ("SELECT z FROM c WHERE z = (SELECT max(d.z) FROM d JOIN c e ON d.z = e.z AND e.x <> c.x) ORDER BY z", &[]),
+            (
+                "SELECT x, count(*) FROM c GROUP BY x HAVING count(*) > (SELECT count(*) FROM d WHERE d.z < c.x * 20) ORDER BY x",
+                &["1 1", "3 2", "NULL 1"],
+            ),
+            ("SELECT z FROM c ORDER BY (SELECT count(*) FROM d WHERE d.z <> c.z) DESC, z LIMIT 2", &["70", "50"]),
+            (
+                "SELECT z, (SELECT a FROM (SELECT d.z * c.y AS a, row_number() OVER (ORDER BY d.z DESC NULLS LAST) r FROM d) q WHERE r = 1) FROM c ORDER BY z",
+                &["50 60", "60 120", "70 0", "NULL 60"],
+            ),
         ],
     );
 }

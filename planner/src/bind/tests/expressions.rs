@@ -13,6 +13,15 @@ fn numbers() {
             ("SELECT 2147483648 + 1, -2147483648, -9223372036854775808", &["2147483649 -2147483648 -9223372036854775808"]),
             ("SELECT 32767::smallint + 1::smallint", &["!22003"]),
             ("SELECT 9223372036854775807 + 1", &["!22003"]),
+            ("SELECT -2 ^ 2, - 3 ^ 2, -(3 ^ 2), ~1 + 1, (~1) + 1, 2 - -1, @ -5 + 1", &["4 9 -9 -3 -1 3 4"]),
+            (
+                "SELECT '-nan'::float8 = 'nan', 0::float8 = '-0', 'inf'::float8 - 'inf' > 'inf', '-nan'::real IN (1, 'nan'), -0.0::float8 < 0.0::float8",
+                &["t t t t f"],
+            ),
+            (
+                "SELECT x, count(*) FROM (VALUES ('nan'::float8), ('-nan'), ('-inf'), (0), ('-0'), ('inf')) t(x) GROUP BY x ORDER BY x",
+                &["-Infinity 1", "0 2", "Infinity 1", "NaN 2"],
+            ),
             ("SELECT 1 / 0", &["!22012"]),
             ("SELECT 1.5 / 0", &["!22012"]),
             ("SELECT 1.0::float8 / 0", &["!22012"]),
@@ -96,12 +105,26 @@ fn texts() {
             ),
             ("SELECT 'abcdef'::varchar(3), 'ab'::char(4) || 'x', char_length('abc'), octet_length('é')", &["abc abx 3 2"]),
             ("SELECT 'a' < 'b', 'B' < 'a', 'a' = 'a ', 'a'::char(3) = 'a'::char(5)", &["t t f t"]),
+            (
+                "SELECT ascii(''::char(3)), length('a'::char(3)), octet_length('a'::char(3)), 'a'::char(3) || 'b', upper('a'::char(3)) || 'x', 'a'::char(3)::varchar || 'x', concat('a'::char(3), 'b'), format('%s|', 'a'::char(3))",
+                &["0 1 3 ab Ax ax a  b a  |"],
+            ),
+            (
+                "SELECT 'a '::char(3) LIKE 'a', 'a'::char(3) = 'a '::varchar, md5('a'::char(3)) = md5('a'), 'abc'::varchar::\"char\"",
+                &["f f t a"],
+            ),
+            (
+                "SELECT regexp_replace('A PostgreSQL function', 'a|e|i|o|u', 'X', 1, 0, 'i'), regexp_replace('A PostgreSQL function', 'a|e|i|o|u', 'X', 1, 3, 'i'), regexp_replace('abcabc', 'b', 'X', 3)",
+                &["X PXstgrXSQL fXnctXXn A PostgrXSQL function abcaXc"],
+            ),
+            ("SELECT regexp_matches('foobarbequebaz', 'ba.', 'g')", &["{bar}", "{baz}"]),
+            ("SELECT NULL ISNULL, 1 ISNULL, 1 NOTNULL", &["t f t"]),
             ("SELECT true::text, false || '', true, 't'::boolean, 'off'::boolean, 1::boolean", &["true false t t f t"]),
             (
                 "SELECT '\\x6b657931'::bytea, length('\\x00ff'::bytea), encode('\\x00ff'::bytea, 'hex'), encode('\\x00ff', 'base64'), get_byte('\\x00ff', 1)",
                 &["\\x6b657931 2 00ff AP8= 255"],
             ),
-            ("SELECT '\\x0'::bytea", &["!22P02"]),
+            ("SELECT '\\x0'::bytea", &["!22023"]),
             ("SELECT E'a\\nb', 'it''s', $$x$y$$, U&'\\0041'", &["a\nb it's x$y A"]),
             ("SELECT substring('foobar' FROM 'o.b'), regexp_count('abab', 'a'), 'a' ^@ 'a'", &["oob 2 t"]),
         ],
@@ -175,6 +198,10 @@ fn moments() {
                 &["2031-01-01 10:00:00+00 2031-01-01 12:00:00+00 2031-07-01 08:00:00"],
             ),
             (
+                "SELECT timezone('+5', TIMESTAMPTZ '2001-01-01 12:00+00'), timezone('-5', TIMESTAMPTZ '2001-01-01 12:00+00'), timezone('+05:30', TIMESTAMPTZ '2001-01-01 12:00+00')",
+                &["2001-01-01 07:00:00 2001-01-01 17:00:00 2001-01-01 06:30:00"],
+            ),
+            (
                 "SELECT DATE '2031-01-01' = TIMESTAMP '2031-01-01 00:00', DATE '2031-01-01' < '2031-01-02', TIMESTAMP '2031-01-01' BETWEEN '2030-01-01' AND '2032-01-01'",
                 &["t t t"],
             ),
@@ -228,6 +255,7 @@ fn arrays_and_json() {
                 &["{\"a\": 1, \"b\": 2} {\"b\": 2} 6"],
             ),
             ("SELECT 'nope'::jsonb", &["!22P02"]),
+            ("SELECT ('[1, \"2\", null]'::jsonb)['1'], ('{\"a\": 5}'::jsonb)['a'], ('[7]'::jsonb)[0]", &["\"2\" 5 7"]),
             ("SELECT x FROM unnest(ARRAY[3,1,2]) AS t(x) ORDER BY x", &["1", "2", "3"]),
             ("SELECT * FROM generate_series(1, 3)", &["1", "2", "3"]),
             ("SELECT g, g * 2 FROM generate_series(1, 10, 4) g", &["1 2", "5 10", "9 18"]),
@@ -263,6 +291,7 @@ fn session_and_catalog() {
                 &["note  SELECT a FROM public.t; t"],
             ),
             ("SELECT pg_size_pretty(10240::bigint), pg_typeof(1), pg_typeof('x'), 'int4'::regtype", &["10 kB integer unknown integer"]),
+            ("SELECT pg_typeof(sum(x)), pg_typeof(NULL) FROM (VALUES (1), (2)) t(x)", &["bigint unknown"]),
         ],
     );
 }

@@ -59,7 +59,10 @@ fn conflicts_need_the_key() {
     let update =
         insert("INSERT INTO t VALUES (1, 2) ON CONFLICT (k) DO UPDATE SET v = t.v + excluded.v WHERE t.v < 5 RETURNING *").unwrap();
     let Some(OnConflict::Update { assignments, condition }) = update.on_conflict else { panic!() };
-    assert_eq!(assignments.iter().map(ToString::to_string).collect::<Vec<_>>(), ["existing.k", "(existing.v + excluded.v)"]);
+    assert_eq!(
+        assignments.iter().map(|value| value.schema_name().to_string()).collect::<Vec<_>>(),
+        ["existing.k", "(existing.v + excluded.v)"]
+    );
     assert!(condition.is_some() && update.values.is_some());
     assert_eq!(insert("INSERT INTO t VALUES (1, 2) ON CONFLICT (v) DO NOTHING").unwrap_err().sqlstate, "42P10");
 }

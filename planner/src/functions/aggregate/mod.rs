@@ -10,17 +10,20 @@
 //! | `min`, `max` | any ordered type | the same |
 //! | `bool_and` (`every`), `bool_or` | boolean | boolean |
 //! | `bit_and`, `bit_or`, `bit_xor` | integers | the same |
-//! | `string_agg` | text and separator | text |
 //! | `array_agg` | any | array |
 //! | `first_value`, `last_value` | any | the same |
 //! | `var_samp` (`variance`), `var_pop`, `stddev_samp` (`stddev`), `stddev_pop` | numeric, double | the same |
 //! | `single_value` | any | the same; fails on a second row |
-//! | `json_agg`, `jsonb_agg`, `json_object_agg`, `jsonb_object_agg` | | json, jsonb |
+//! | `corr`, `covar_pop`, `covar_samp`, `regr_*` | two doubles | double |
+//!
+//! `string_agg`, the JSON aggregates, percentiles and `mode` are `array_agg` with a function on top ([`collected`]).
 
+pub(crate) mod collected;
 mod extreme;
 mod function;
 mod single;
 mod sum;
+mod variance;
 
 use std::sync::Arc;
 
@@ -33,7 +36,9 @@ use datafusion::{
         count::count_udaf,
         covariance::{covar_pop_udaf, covar_samp_udaf},
         first_last::{first_value_udaf, last_value_udaf},
-        string_agg::string_agg_udaf,
+        regr::{
+            regr_avgx_udaf, regr_avgy_udaf, regr_intercept_udaf, regr_r2_udaf, regr_slope_udaf, regr_sxx_udaf, regr_sxy_udaf, regr_syy_udaf,
+        },
     },
     logical_expr::AggregateUDF,
 };
@@ -60,24 +65,33 @@ const NAMES: &[&str] = &[
     "bit_and",
     "bit_or",
     "bit_xor",
-    "string_agg",
     "array_agg",
     "first_value",
     "last_value",
     "any_value",
+    "variance",
+    "var_samp",
+    "var_pop",
+    "stddev",
+    "stddev_samp",
+    "stddev_pop",
     "corr",
     "covar_pop",
     "covar_samp",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_count",
+    "regr_intercept",
+    "regr_r2",
+    "regr_slope",
+    "regr_sxx",
+    "regr_sxy",
+    "regr_syy",
 ];
 
 /// Names of aggregates.
 pub(crate) fn is_aggregate(name: &str) -> bool {
-    NAMES.contains(&name) || is_ordered_set(name)
-}
-
-/// Aggregates that need WITHIN GROUP.
-pub(crate) fn is_ordered_set(_: &str) -> bool {
-    false
+    NAMES.contains(&name) || collected::is_collected(name) || collected::is_ordered_set(name)
 }
 
 /// `count`
@@ -104,7 +118,7 @@ pub(crate) fn choose(name: &str, types: &[SqlType]) -> Option<Chosen> {
         }
         ("avg", [_]) => {
             let (argument, result) = average_types(&first?)?;
-            chosen(sum::average(&argument.arrow(), &result.arrow()), vec![argument], result)
+            chosen(sum::mean(&argument.arrow(), &result.arrow()), vec![argument], result)
         }
         ("min" | "max", [_]) => {
             let value = first.filter(is_ordered)?;
@@ -120,12 +134,16 @@ pub(crate) fn choose(name: &str, types: &[SqlType]) -> Option<Chosen> {
             };
             chosen(function, vec![value.clone()], value.clone())
         }
-        ("string_agg", [text, separator]) if is_text(text) && is_text(separator) => {
-            chosen(string_agg_udaf(), vec![SqlType::Text, SqlType::Text], SqlType::Text)
-        }
-        ("array_agg", [_]) => {
-            let element = first.filter(|element| !matches!(element, SqlType::Array(_)))?;
-            chosen(array_agg_udaf(), vec![element.clone()], SqlType::array(element))
+        ("array_agg", [_]) => Some(list_of(first.filter(|element| !matches!(element, SqlType::Array(_)))?)),
+        ("variance" | "var_samp" | "var_pop" | "stddev" | "stddev_samp" | "stddev_pop", [_]) => {
+            let (argument, result) = spread_types(&first?)?;
+            let name = match name {
+                "variance" | "var_samp" => "var_samp",
+                "var_pop" => "var_pop",
+                "stddev" | "stddev_samp" => "stddev_samp",
+                _ => "stddev_pop",
+            };
+            chosen(variance::variance_of(name, &argument.arrow(), &result.arrow()), vec![argument], result)
         }
         ("first_value" | "any_value", [_]) => chosen(first_value_udaf(), vec![first.clone()?], first?),
         ("last_value", [_]) => chosen(last_value_udaf(), vec![first.clone()?], first?),
@@ -137,17 +155,31 @@ pub(crate) fn choose(name: &str, types: &[SqlType]) -> Option<Chosen> {
             };
             chosen(function, vec![SqlType::Double, SqlType::Double], SqlType::Double)
         }
+        (_, [left, right]) if left.is_number() && right.is_number() => {
+            let function = regression(name)?;
+            chosen(function, vec![SqlType::Double, SqlType::Double], SqlType::Double)
+        }
         _ => None,
     }
 }
 
-/// The ordered-set aggregate of a name, with so many direct arguments, over values of a type.
-pub(crate) fn choose_ordered_set(_: &str, _: usize, _: &SqlType) -> Option<Chosen> {
-    None
+/// `array_agg` of a type.
+pub(crate) fn list_of(element: SqlType) -> Chosen {
+    Chosen { function: array_agg_udaf(), arguments: vec![element.clone()], result: SqlType::array(element) }
 }
 
-fn is_text(sql_type: &SqlType) -> bool {
-    sql_type.is_text() || *sql_type == SqlType::Unknown
+fn regression(name: &str) -> Option<Arc<AggregateUDF>> {
+    Some(match name {
+        "regr_avgx" => regr_avgx_udaf(),
+        "regr_avgy" => regr_avgy_udaf(),
+        "regr_intercept" => regr_intercept_udaf(),
+        "regr_r2" => regr_r2_udaf(),
+        "regr_slope" => regr_slope_udaf(),
+        "regr_sxx" => regr_sxx_udaf(),
+        "regr_sxy" => regr_sxy_udaf(),
+        "regr_syy" => regr_syy_udaf(),
+        _ => return None,
+    })
 }
 
 fn is_ordered(sql_type: &SqlType) -> bool {
@@ -168,6 +200,16 @@ fn sum_types(value: &SqlType) -> Option<(SqlType, SqlType)> {
         }
         SqlType::Real | SqlType::Double | SqlType::Interval => (value.clone(), value.clone()),
         SqlType::Time => (SqlType::Interval, SqlType::Interval),
+        _ => return None,
+    })
+}
+
+/// The types of a variance's argument and result.
+fn spread_types(value: &SqlType) -> Option<(SqlType, SqlType)> {
+    Some(match value {
+        SqlType::SmallInt | SqlType::Integer | SqlType::BigInt => (Digits::of(value).sql_type(), SqlType::NUMERIC),
+        SqlType::Numeric(..) => (value.clone(), SqlType::NUMERIC),
+        SqlType::Real | SqlType::Double => (SqlType::Double, SqlType::Double),
         _ => return None,
     })
 }

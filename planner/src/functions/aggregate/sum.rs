@@ -13,11 +13,12 @@ use datafusion::{
     logical_expr::{Accumulator, AggregateUDF, EmitTo, GroupsAccumulator},
 };
 
+use millpond_engine::quotient::average;
+
 use super::function::Recipe;
 use crate::{
     error::{PlanError, Result, sqlstate},
     functions::{
-        arithmetic::divide_values,
         decimal::{Decimal, overflow},
         exact_sum::ExactSum,
     },
@@ -25,22 +26,21 @@ use crate::{
 
 /// `sum` of an argument type with a result type.
 pub(super) fn sum(argument: &DataType, result: &DataType) -> Arc<AggregateUDF> {
-    recipe("sum", argument, result, false)
+    recipe("sum", argument, result)
 }
 
 /// `avg` of an argument type with a result type.
-pub(super) fn average(argument: &DataType, result: &DataType) -> Arc<AggregateUDF> {
-    recipe("avg", argument, result, true)
+pub(super) fn mean(argument: &DataType, result: &DataType) -> Arc<AggregateUDF> {
+    recipe("avg", argument, result)
 }
 
-fn recipe(name: &'static str, argument: &DataType, result: &DataType, average: bool) -> Arc<AggregateUDF> {
+fn recipe(name: &'static str, argument: &DataType, result: &DataType) -> Arc<AggregateUDF> {
     let (accumulator, groups): (fn(&Recipe) -> Box<dyn Accumulator>, fn(&Recipe) -> Box<dyn GroupsAccumulator>) = match argument {
         DataType::Int64 | DataType::Decimal128(..) => (one::<Short>, many::<Short>),
         DataType::Decimal256(..) => (one::<Long>, many::<Long>),
         DataType::Interval(_) => (one::<Span>, many::<Span>),
         _ => (one::<Float>, many::<Float>),
     };
-    let _ = average;
     Recipe {
         name,
         arguments: vec![argument.clone()],
@@ -83,8 +83,13 @@ impl Shape {
 
     /// A sum of integers or decimals as a value of the result type.
     fn decimal(&self, sum: i256, count: i64) -> Result<ScalarValue> {
-        let value = Decimal::new(sum, self.scale());
-        let value = if self.average { divide_values(value, Decimal::from_i128(i128::from(count), 0))? } else { value };
+        let value = match (self.average, &self.result) {
+            (true, DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale)) => {
+                let scale = i32::from(*scale);
+                Decimal::new(average(sum, self.scale(), count, scale).ok_or_else(overflow)?, scale)
+            }
+            _ => Decimal::new(sum, self.scale()),
+        };
         match self.result {
             DataType::Int64 => {
                 let small = value.unscaled.to_i128().and_then(|value| i64::try_from(value).ok());

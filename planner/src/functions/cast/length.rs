@@ -66,6 +66,18 @@ fn limit(call: &Call<'_>) -> Result<usize> {
     Ok(usize::try_from(length.get(0).unwrap_or(0)).unwrap_or(0))
 }
 
+/// The blanks that fill up a `char(n)` mean nothing, and do not go with it into another type of text.
+pub(super) fn without_blanks(call: &Call<'_>) -> Result<ArrayRef> {
+    let texts = call.texts(0)?;
+    call.build_texts(|row| Ok(texts.get(row).map(|text| text.trim_end_matches(' '))))
+}
+
+/// What fits into a `"char"`.
+pub(super) fn first_character(call: &Call<'_>) -> Result<ArrayRef> {
+    let texts = call.texts(0)?;
+    call.build_texts(|row| Ok(texts.get(row).map(|text| &text[..byte_at(text, 1)])))
+}
+
 fn too_long(name: &str, limit: usize) -> PlanError {
     PlanError::new(sqlstate::STRING_DATA_RIGHT_TRUNCATION, format!("value too long for type {name}({limit})"))
 }

@@ -90,6 +90,8 @@ fn find(from: &SqlType, to: &SqlType) -> Option<Conversion> {
         (T::Boolean, T::Integer) => Native,
         (T::Integer, T::Boolean) => Code("bool", Traits::STRICT, number::integer_to_boolean),
         (from, to) if from.is_oid() || to.is_oid() => object::find(from, to)?,
+        (T::Char, to) if to.is_text() => Code("rtrim_blanks", Traits::STRICT, length::without_blanks),
+        (from, T::InternalChar) if from.is_text() => Code("char", Traits::STRICT, length::first_character),
         (from, to) if from.is_text() && to.is_text() => Same,
         (
             T::Date | T::Time | T::Timestamp | T::TimestampTz | T::Interval,

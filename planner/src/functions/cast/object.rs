@@ -161,7 +161,10 @@ fn regtype_to_text(call: &Call<'_>) -> Result<ArrayRef> {
         Ok(values.get(row).map(|oid| match SqlType::from_oid(oid) {
             _ if oid == 0 => "-".to_owned(),
             Some(sql_type) => sql_type.name(),
-            None => (oid as u32).to_string(),
+            None => match crate::functions::system::describe::other_type(oid) {
+                "???" => (oid as u32).to_string(),
+                name => name.to_owned(),
+            },
         }))
     })
 }

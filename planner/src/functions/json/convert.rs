@@ -90,6 +90,6 @@ fn iso_moment(text: &str) -> String {
 }
 
 /// Keys of an object, which are texts.
-pub(super) fn key_texts(array: &ArrayRef, settings: &TextSettings) -> Result<StringViewArray> {
+pub(in crate::functions) fn key_texts(array: &ArrayRef, settings: &TextSettings) -> Result<StringViewArray> {
     Ok(pg_text::format_array(array.as_ref(), settings)?)
 }

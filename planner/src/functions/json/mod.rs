@@ -10,7 +10,7 @@ mod tree;
 use super::{kernel::Traits, sequence, signature::Entry};
 
 pub(super) use self::{
-    convert::{Texts as JsonTexts, json_text_of},
+    convert::{Texts as JsonTexts, json_text_of, key_texts as json_key_texts},
     tree::{parse, write_json, write_jsonb},
 };
 

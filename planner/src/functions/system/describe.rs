@@ -1,9 +1,17 @@
 //! Descriptions of objects for `\d` and its like.
 
-use arrow::{array::ArrayRef, datatypes::Int32Type};
+use arrow::{
+    array::ArrayRef,
+    datatypes::{DataType, Int32Type},
+};
+use datafusion::common::ScalarValue;
 
-use super::super::{environment::Environment, kernel::Call};
+use super::super::{
+    environment::Environment,
+    kernel::{Call, Kernel, Traits},
+};
 use crate::{
+    bind::{Binder, Typed},
     catalog::{Object, ObjectBody, QualifiedName, name::quoted},
     error::Result,
     parse::statement::ObjectKind,
@@ -14,6 +22,9 @@ use crate::{
 const CONSTRAINT_BIT: u32 = 1 << 30;
 /// Constraints of a table that can be told apart.
 const CONSTRAINTS_PER_TABLE: u32 = 64;
+
+/// `unknown`, the type of a literal that nothing has given one.
+const UNKNOWN_OID: i32 = 705;
 
 /// The OID of a table's constraint: 0 is the primary key, CHECKs follow.
 pub fn constraint_oid(table: u64, place: usize) -> i32 {
@@ -53,8 +64,28 @@ pub(super) fn format_type(call: &Call<'_>) -> Result<ArrayRef> {
     })
 }
 
+/// The type of the argument. The argument stays in the expression, for it may be an aggregate, which makes one row of many.
+pub(super) fn type_of(binder: &Binder<'_>, mut values: Vec<Typed>) -> Result<Typed> {
+    let value = values.swap_remove(0);
+    let oid = match value.sql_type {
+        SqlType::Unknown => UNKNOWN_OID,
+        ref known => known.oid(),
+    };
+    let oid = Typed::literal(ScalarValue::Int32(Some(oid)), SqlType::RegType);
+    if value.is_unknown() || value.constant().is_some() {
+        return Ok(oid);
+    }
+    let kernel = Kernel { name: "pg_typeof", operator: None, evaluate: second_argument, traits: Traits::NULLS };
+    let types = vec![value.sql_type.arrow(), DataType::Int32];
+    Ok(Typed::new(kernel.call(vec![value.expr, oid.expr], types, DataType::Int32, &binder.environment), SqlType::RegType))
+}
+
+fn second_argument(call: &Call<'_>) -> Result<ArrayRef> {
+    call.array(1)
+}
+
 /// Types that are in `pg_type` though no column can have them.
-fn other_type(oid: i32) -> &'static str {
+pub(in crate::functions) fn other_type(oid: i32) -> &'static str {
     match oid {
         22 => "int2vector",
         27 => "tid",
@@ -64,6 +95,7 @@ fn other_type(oid: i32) -> &'static str {
         194 => "pg_node_tree",
         869 => "inet",
         650 => "cidr",
+        705 => "unknown",
         790 => "money",
         1034 => "aclitem[]",
         1033 => "aclitem",

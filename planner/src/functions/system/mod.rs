@@ -37,7 +37,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
     Entry::rewrite("current_schemas(boolean) name[]", current_schemas),
     Entry::rewrite("current_query() text", |_, _| Ok(Typed::null(SqlType::Text))),
-    Entry::rewrite("pg_typeof(any) regtype", |_, values| Ok(oid(values[0].sql_type.oid(), SqlType::RegType))),
+    Entry::rewrite("pg_typeof(any) regtype", describe::type_of),
     Entry::rewrite("pg_backend_pid() integer", settings::backend_pid),
     Entry::rewrite("current_setting(text) text", settings::current),
     Entry::rewrite("current_setting(text, boolean) text", settings::current),

@@ -10,6 +10,15 @@ use sqlparser::ast::{self, Expr, Ident, ObjectName, Query};
 
 pub use self::{copy::*, definition::*, session::*};
 
+/// A statement that WITH may stand before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WithCommon<T> {
+    /// What WITH defines.
+    pub with: Option<ast::With>,
+    /// The statement itself.
+    pub statement: T,
+}
+
 /// A statement with its text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParsedStatement {
@@ -29,9 +38,9 @@ pub enum Statement {
     /// INSERT
     Insert(Box<ast::Insert>),
     /// UPDATE
-    Update(Box<ast::Update>),
+    Update(Box<WithCommon<ast::Update>>),
     /// DELETE
-    Delete(Box<ast::Delete>),
+    Delete(Box<WithCommon<ast::Delete>>),
     /// TRUNCATE
     Truncate {
         /// The tables.

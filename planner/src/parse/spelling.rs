@@ -1,0 +1,87 @@
+//! Spellings that `sqlparser` reads otherwise than Postgres, or not at all, brought to others on tokens:
+//! - `TABLE t`, where a query may stand, is `SELECT * FROM t`;
+//! - `x ISNULL` and `x NOTNULL` are `x IS NULL` and `x IS NOT NULL`.
+//!
+//! New tokens have the place of the token they were made of.
+
+use sqlparser::{
+    keywords::Keyword,
+    tokenizer::{Token, TokenWithSpan, Word},
+};
+
+use super::grammar::is_word;
+
+/// Words after which a query may start.
+const BEFORE_QUERY: [&str; 12] =
+    ["UNION", "INTERSECT", "EXCEPT", "ALL", "DISTINCT", "AS", "EXPLAIN", "ANALYZE", "VERBOSE", "FOR", "IN", "EXISTS"];
+
+/// The same tokens in the spelling that the grammar knows.
+pub(super) fn respell(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    let mut respelt = Vec::with_capacity(tokens.len() + 4);
+    for (index, token) in tokens.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|index| tokens.get(index)).map(|token| &token.token);
+        let after = tokens.get(index + 1).map(|token| &token.token);
+        let mut put = |token_kinds: &[Token]| {
+            respelt.extend(token_kinds.iter().map(|kind| TokenWithSpan::new(kind.clone(), token.span)));
+        };
+        if is_word(&token.token, "TABLE") && starts_query(tokens, index) && matches!(after, Some(Token::Word(_))) {
+            put(&[keyword("SELECT", Keyword::SELECT), Token::Mul, keyword("FROM", Keyword::FROM)]);
+        } else if is_word(&token.token, "ISNULL") && ends_operand(before) && after != Some(&Token::LParen) {
+            put(&[keyword("IS", Keyword::IS), keyword("NULL", Keyword::NULL)]);
+        } else if is_word(&token.token, "NOTNULL") && ends_operand(before) && after != Some(&Token::LParen) {
+            put(&[keyword("IS", Keyword::IS), keyword("NOT", Keyword::NOT), keyword("NULL", Keyword::NULL)]);
+        } else {
+            respelt.push(token.clone());
+        }
+    }
+    respelt
+}
+
+fn keyword(text: &str, keyword: Keyword) -> Token {
+    Token::Word(Word { value: text.to_owned(), quote_style: None, keyword })
+}
+
+/// Whether a query may start at a token: at the start, after certain words, in parentheses that are no arguments, after those of WITH and
+/// after the columns of INSERT.
+fn starts_query(tokens: &[TokenWithSpan], index: usize) -> bool {
+    let Some(before) = index.checked_sub(1) else { return true };
+    match &tokens[before].token {
+        Token::LParen => match before.checked_sub(1).map(|place| &tokens[place].token) {
+            Some(Token::Word(word)) => word.quote_style.is_none() && word.keyword != Keyword::NoKeyword && word.keyword != Keyword::TABLE,
+            _ => true,
+        },
+        Token::RParen => true,
+        Token::Word(_) if is_word(&tokens[0].token, "INSERT") && before >= 2 => {
+            is_word(&tokens[before - 1].token, "INTO") || tokens[before - 1].token == Token::Period
+        }
+        word => BEFORE_QUERY.iter().any(|allowed| is_word(word, allowed)),
+    }
+}
+
+/// Whether the token before can be the end of a value.
+fn ends_operand(before: Option<&Token>) -> bool {
+    match before {
+        Some(Token::Word(word)) => word.quote_style.is_some() || !matches!(word.keyword, Keyword::SELECT | Keyword::AS | Keyword::BY),
+        Some(Token::Comma | Token::LParen | Token::Period) | None => false,
+        Some(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parse::parse_query;
+
+    #[test]
+    fn table_is_a_query_wherever_one_may_stand() {
+        for (written, meant) in [
+            ("TABLE a ORDER BY x LIMIT 1", "SELECT * FROM a ORDER BY x LIMIT 1"),
+            ("TABLE s.a UNION ALL TABLE b EXCEPT (TABLE c)", "SELECT * FROM s.a UNION ALL SELECT * FROM b EXCEPT (SELECT * FROM c)"),
+            ("WITH c AS (TABLE a) TABLE c", "WITH c AS (SELECT * FROM a) SELECT * FROM c"),
+            ("SELECT 1 WHERE 1 IN (TABLE a) OR EXISTS (TABLE b)", "SELECT 1 WHERE 1 IN (SELECT * FROM a) OR EXISTS (SELECT * FROM b)"),
+            ("SELECT a ISNULL, b NOTNULL, (1) ISNULL", "SELECT a IS NULL, b IS NOT NULL, (1) IS NULL"),
+        ] {
+            assert_eq!(parse_query(written).unwrap().to_string(), parse_query(meant).unwrap().to_string(), "{written}");
+        }
+        assert!(parse_query("SELECT isnull FROM t").is_ok() && parse_query("SELECT isnull(1), t.notnull FROM t").is_ok());
+    }
+}

@@ -1,0 +1,328 @@
+//! Correlated subqueries become joins, whatever is in them.
+//!
+//! DataFusion makes joins of subqueries that correlate by equality of two columns in a filter. All others are unnested here, in the general
+//! way (Neumann and Kemper, "Unnesting Arbitrary Queries", 2015): the *domain* is the set of combinations of outer values that the subquery
+//! mentions; it is joined to the leaves of the subquery, carried up through all its operators ([`push`]) as columns that group, partition and
+//! join, and at the top the subquery, now computed for all outer rows at once, is joined with the outer rows by those columns. NULLs in
+//! them match each other.
+//!
+//! This happens between binding and DataFusion's analysis, whose checks refuse what they do not know to decorrelate.
+
+mod domain;
+mod expression;
+mod push;
+mod shape;
+
+use std::{cell::Cell, sync::Arc};
+
+use datafusion::{
+    common::{
+        Column, NullEquality, Result,
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+    },
+    logical_expr::{
+        Aggregate, Expr, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SubqueryAlias,
+        expr::{Exists, InSubquery},
+        lit,
+        logical_plan::Subquery,
+        utils::{conjunction, split_conjunction_owned},
+    },
+    optimizer::{OptimizerConfig, OptimizerRule},
+};
+
+use self::{
+    domain::Domain,
+    expression::named_as,
+    push::{Pushed, push},
+};
+
+/// Unnests every subquery of a plan that DataFusion cannot make a join of.
+///
+/// # Errors
+/// XX000 if a plan cannot be built.
+pub(crate) fn unnest(plan: LogicalPlan) -> Result<LogicalPlan> {
+    // Below a rewritten node are the subquery's own subqueries.
+    let numbers = Numbers { next: Cell::new(0), limits: false };
+    Ok(plan.transform_down_with_subqueries(|plan| node(plan, &numbers))?.data)
+}
+
+/// The same for what a batch query has left of them: a view maintains a limit for each value of a column, for which batch has no operator.
+#[derive(Debug)]
+pub(crate) struct UnnestLimits;
+
+impl OptimizerRule for UnnestLimits {
+    fn name(&self) -> &str {
+        "unnest_limits"
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if !has_correlation(&plan) {
+            return Ok(Transformed::no(plan));
+        }
+        let numbers = Numbers { next: Cell::new(FIRST_OF_BATCH), limits: true };
+        plan.transform_down_with_subqueries(|plan| node(plan, &numbers))
+    }
+}
+
+/// Names of the batch rule start here, so that they are none of those given before.
+const FIRST_OF_BATCH: usize = 1 << 20;
+
+/// Whether any part of a plan is correlated.
+fn has_correlation(plan: &LogicalPlan) -> bool {
+    let found = plan.apply_with_subqueries(|node| {
+        Ok(if node.contains_outer_reference() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    matches!(found, Ok(TreeNodeRecursion::Stop))
+}
+
+/// Numbers that make names unique in a plan, and which subqueries are unnested.
+struct Numbers {
+    next: Cell<usize>,
+    /// Also those with a limit for each value of a column.
+    limits: bool,
+}
+
+impl Numbers {
+    fn next(&self) -> usize {
+        self.next.replace(self.next.get() + 1)
+    }
+}
+
+/// A node whose expressions hold subqueries, or a lateral join.
+fn node(plan: LogicalPlan, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Filter(filter) if shape::is_general(&filter.predicate, numbers.limits) => filtered(filter, numbers),
+        LogicalPlan::Projection(projection) if projection.expr.iter().any(|expr| shape::is_general(expr, numbers.limits)) => {
+            let Some((input, expressions)) = valued(projection.expr.clone(), &projection.input, numbers)? else {
+                return Ok(Transformed::no(LogicalPlan::Projection(projection)));
+            };
+            Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(expressions, Arc::new(input))?)))
+        }
+        LogicalPlan::Aggregate(aggregate)
+            if aggregate.aggr_expr.iter().chain(&aggregate.group_expr).any(|expr| shape::is_general(expr, numbers.limits)) =>
+        {
+            aggregated(aggregate, numbers)
+        }
+        LogicalPlan::Sort(sort) if sort.expr.iter().any(|sort| shape::is_general(&sort.expr, numbers.limits)) => sorted(sort, numbers),
+        LogicalPlan::Join(join) => lateral(join, numbers),
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// The conjuncts that are EXISTS or IN become semi and anti joins, the values of the others columns.
+fn filtered(filter: Filter, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
+    let columns = filter.input.schema().columns();
+    let mut input = filter.input.as_ref().clone();
+    let mut rest = Vec::new();
+    let mut changed = false;
+    for conjunct in split_conjunction_owned(filter.predicate.clone()) {
+        let (subquery, negated) = match &conjunct {
+            Expr::Exists(Exists { subquery, negated }) if shape::is_general(&conjunct, numbers.limits) => (subquery.clone(), *negated),
+            Expr::InSubquery(InSubquery { expr, subquery, negated: false }) if shape::is_general(&conjunct, numbers.limits) => {
+                (shape::with_equality(expr, subquery, input.schema())?, false)
+            }
+            _ => {
+                rest.push(conjunct);
+                continue;
+            }
+        };
+        let kind = if negated { JoinType::LeftAnti } else { JoinType::LeftSemi };
+        match with_rows(&input, &subquery, kind, numbers)? {
+            Some(joined) => {
+                input = joined;
+                changed = true;
+            }
+            None => rest.push(conjunct),
+        }
+    }
+    if let Some((joined, values)) = valued(rest.clone(), &input, numbers)? {
+        (input, rest) = (joined, values.into_iter().map(Expr::unalias).collect());
+        changed = true;
+    }
+    if !changed {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let mut builder = LogicalPlanBuilder::from(input);
+    if let Some(predicate) = conjunction(rest) {
+        builder = builder.filter(predicate)?;
+    }
+    let plan = builder.project(columns.into_iter().map(Expr::Column).collect::<Vec<_>>())?.build()?;
+    Ok(Transformed::yes(plan))
+}
+
+fn aggregated(aggregate: Aggregate, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
+    let count = aggregate.group_expr.len();
+    let all: Vec<Expr> = aggregate.group_expr.iter().chain(&aggregate.aggr_expr).cloned().collect();
+    let Some((input, mut groups)) = valued(all, &aggregate.input, numbers)? else {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    };
+    let calls = groups.split_off(count);
+    Ok(Transformed::yes(LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), groups, calls)?)))
+}
+
+fn sorted(sort: Sort, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
+    let columns = sort.input.schema().columns();
+    let keys = sort.expr.iter().map(|sort| sort.expr.clone()).collect();
+    let Some((input, keys)) = valued(keys, &sort.input, numbers)? else {
+        return Ok(Transformed::no(LogicalPlan::Sort(sort)));
+    };
+    let order = sort.expr.iter().zip(keys).map(|(sort, key)| sort.with_expr(key.unalias())).collect();
+    let plan = LogicalPlan::Sort(Sort { expr: order, input: Arc::new(input), fetch: sort.fetch });
+    let plan = LogicalPlanBuilder::from(plan).project(columns.into_iter().map(Expr::Column).collect::<Vec<_>>())?.build()?;
+    Ok(Transformed::yes(plan))
+}
+
+/// Expressions in which columns stand for their subqueries, under their old names, and the input that has those columns. `None` if nothing
+/// could be done.
+fn valued(expressions: Vec<Expr>, input: &LogicalPlan, numbers: &Numbers) -> Result<Option<(LogicalPlan, Vec<Expr>)>> {
+    let mut input = input.clone();
+    let mut changed = false;
+    let mut results = Vec::with_capacity(expressions.len());
+    for expression in expressions {
+        let name = expression.qualified_name();
+        let replaced = expression.transform_up(|inner| {
+            if !shape::is_general_subquery(&inner, numbers.limits) {
+                return Ok(Transformed::no(inner));
+            }
+            let found = match &inner {
+                Expr::ScalarSubquery(subquery) => with_value(&input, subquery, numbers)?,
+                Expr::Exists(Exists { subquery, negated }) => with_mark(&input, subquery, *negated, numbers)?,
+                Expr::InSubquery(InSubquery { expr, subquery, negated: false }) => {
+                    with_mark(&input, &shape::with_equality(expr, subquery, input.schema())?, false, numbers)?
+                }
+                _ => None,
+            };
+            Ok(match found {
+                Some((joined, value)) => {
+                    input = joined;
+                    changed = true;
+                    Transformed::yes(value)
+                }
+                None => Transformed::no(inner),
+            })
+        })?;
+        results.push(if replaced.transformed { named_as(replaced.data, name) } else { replaced.data });
+    }
+    Ok(changed.then_some((input, results)))
+}
+
+/// The outer columns that a subquery mentions and the outer plan has.
+fn outer_columns(outer: &LogicalPlan, subquery: &Subquery) -> Result<Vec<Column>> {
+    let mut columns: Vec<Column> = Vec::new();
+    subquery.subquery.apply_with_subqueries(|plan| {
+        plan.apply_expressions(|expression| {
+            expression.apply(|inner| {
+                if let Expr::OuterReferenceColumn(_, column) = inner
+                    && outer.schema().has_column(column)
+                    && !columns.contains(column)
+                {
+                    columns.push(column.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(columns)
+}
+
+/// A subquery for all rows of the outer plan: its own columns under new names, and the domain's.
+struct Whole {
+    plan: LogicalPlan,
+    values: Vec<Column>,
+    keys: Vec<Column>,
+    outer: Vec<Column>,
+}
+
+fn whole(outer: &LogicalPlan, subquery: &Subquery, numbers: &Numbers) -> Result<Option<Whole>> {
+    let columns = outer_columns(outer, subquery)?;
+    if columns.is_empty() {
+        return Ok(None);
+    }
+    let domain = Domain::new(outer, columns.clone(), numbers)?;
+    let width = subquery.subquery.schema().fields().len();
+    let Some(Pushed { plan, keys }) = push(&subquery.subquery, &domain)? else { return Ok(None) };
+    let number = numbers.next();
+    let (mut outputs, mut values, mut new_keys) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, column) in plan.schema().columns().into_iter().take(width).enumerate() {
+        let name = format!("__value_{number}_{index}");
+        outputs.push(Expr::Column(column).alias(&name));
+        values.push(Column::new_unqualified(name));
+    }
+    for (index, key) in keys.into_iter().enumerate() {
+        let name = format!("__key_{number}_{index}");
+        outputs.push(Expr::Column(key).alias(&name));
+        new_keys.push(Column::new_unqualified(name));
+    }
+    let plan = LogicalPlan::Projection(Projection::try_new(outputs, Arc::new(plan))?);
+    Ok(Some(Whole { plan, values, keys: new_keys, outer: columns }))
+}
+
+/// Joins by equal keys, NULLs included.
+fn joined(
+    outer: &LogicalPlan,
+    whole: &LogicalPlan,
+    keys: (Vec<Column>, Vec<Column>),
+    kind: JoinType,
+    filter: Option<Expr>,
+) -> Result<LogicalPlan> {
+    LogicalPlanBuilder::from(outer.clone()).join_detailed(whole.clone(), kind, keys, filter, NullEquality::NullEqualsNull)?.build()
+}
+
+/// The outer rows for which the subquery has a row, or has none.
+fn with_rows(outer: &LogicalPlan, subquery: &Subquery, kind: JoinType, numbers: &Numbers) -> Result<Option<LogicalPlan>> {
+    let Some(whole) = whole(outer, subquery, numbers)? else { return Ok(None) };
+    joined(outer, &whole.plan, (whole.outer, whole.keys), kind, None).map(Some)
+}
+
+/// The outer rows with the subquery's value, NULL where it has no row.
+fn with_value(outer: &LogicalPlan, subquery: &Subquery, numbers: &Numbers) -> Result<Option<(LogicalPlan, Expr)>> {
+    let Some(whole) = whole(outer, subquery, numbers)? else { return Ok(None) };
+    let value = Expr::Column(whole.values[0].clone());
+    let plan = joined(outer, &whole.plan, (whole.outer, whole.keys), JoinType::Left, None)?;
+    Ok(Some((plan, value)))
+}
+
+/// The outer rows with whether the subquery has a row.
+fn with_mark(outer: &LogicalPlan, subquery: &Subquery, negated: bool, numbers: &Numbers) -> Result<Option<(LogicalPlan, Expr)>> {
+    let Some(whole) = whole(outer, subquery, numbers)? else { return Ok(None) };
+    let mark = format!("__mark_{}", numbers.next());
+    let keys: Vec<Expr> = whole.keys.iter().cloned().map(Expr::Column).collect();
+    let marked = LogicalPlanBuilder::from(whole.plan)
+        .project(keys.clone())?
+        .distinct()?
+        .project(keys.into_iter().chain([lit(true).alias(&mark)]).collect::<Vec<_>>())?
+        .build()?;
+    let plan = joined(outer, &marked, (whole.outer, whole.keys), JoinType::Left, None)?;
+    let mark = Expr::Column(Column::new_unqualified(mark));
+    Ok(Some((plan, if negated { mark.is_null() } else { mark.is_not_null() })))
+}
+
+/// A join whose right side mentions columns of the left one.
+fn lateral(join: Join, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
+    let unchanged = |join: Join| Ok(Transformed::no(LogicalPlan::Join(join)));
+    if !matches!(join.join_type, JoinType::Inner | JoinType::Left) || !join.on.is_empty() {
+        return unchanged(join);
+    }
+    let subquery = match join.right.as_ref() {
+        LogicalPlan::Subquery(subquery) => subquery,
+        LogicalPlan::SubqueryAlias(SubqueryAlias { input, .. }) => match input.as_ref() {
+            LogicalPlan::Subquery(subquery) => subquery,
+            _ => return unchanged(join),
+        },
+        _ => return unchanged(join),
+    };
+    if !shape::is_general_lateral(subquery, join.join_type, numbers.limits) {
+        return unchanged(join);
+    }
+    let columns = join.right.schema().columns();
+    let Some(whole) = whole(&join.left, subquery, numbers)? else { return unchanged(join) };
+    // The columns get back the names that the join's condition and everything above it know.
+    let values = whole.values.iter().zip(&columns);
+    let values = values.map(|(value, column)| named_as(Expr::Column(value.clone()), (column.relation.clone(), column.name.clone())));
+    let outputs: Vec<Expr> = values.chain(whole.keys.iter().cloned().map(Expr::Column)).collect();
+    let right = LogicalPlan::Projection(Projection::try_new(outputs, Arc::new(whole.plan))?);
+    let kept: Vec<Expr> = join.left.schema().columns().into_iter().chain(columns).map(Expr::Column).collect();
+    let plan = joined(&join.left, &right, (whole.outer, whole.keys), join.join_type, join.filter.clone())?;
+    let plan = LogicalPlanBuilder::from(plan).project(kept)?.build()?;
+    Ok(Transformed::yes(plan))
+}

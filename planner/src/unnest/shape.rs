@@ -1,0 +1,105 @@
+//! Which subqueries DataFusion makes joins of by itself.
+
+use std::sync::Arc;
+
+use datafusion::{
+    common::{
+        Column, DFSchema, JoinType, Result, Spans,
+        tree_node::{TreeNode, TreeNodeRecursion},
+    },
+    logical_expr::{
+        BinaryExpr, Expr, Filter, LogicalPlan, Operator,
+        expr::{Exists, InSubquery},
+        logical_plan::Subquery,
+        utils::split_conjunction,
+    },
+};
+
+use super::expression::as_outer;
+use crate::optimize::limits_by_columns;
+
+/// Whether an expression holds a subquery that has to be unnested here.
+pub(super) fn is_general(expression: &Expr, limits: bool) -> bool {
+    expression.exists(|inner| Ok(is_general_subquery(inner, limits))).unwrap_or(false)
+}
+
+/// Whether an expression is such a subquery.
+pub(super) fn is_general_subquery(expression: &Expr, limits: bool) -> bool {
+    match expression {
+        Expr::ScalarSubquery(subquery) => {
+            is_correlated(&subquery.subquery)
+                && !correlates_by_columns(&subquery.subquery, true)
+                && (limits || !limits_by_columns(subquery))
+        }
+        Expr::Exists(Exists { subquery, .. }) | Expr::InSubquery(InSubquery { subquery, .. }) => {
+            is_correlated(&subquery.subquery) && !correlates_by_columns(&subquery.subquery, false)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the right side of a lateral join is one.
+pub(super) fn is_general_lateral(subquery: &Subquery, kind: JoinType, limits: bool) -> bool {
+    let plain = kind == JoinType::Inner && correlates_by_columns(&subquery.subquery, true);
+    is_correlated(&subquery.subquery) && !plain && (limits || !limits_by_columns(subquery))
+}
+
+/// Whether a plan mentions columns of a query round about.
+pub(super) fn is_correlated(plan: &LogicalPlan) -> bool {
+    let found = plan.apply_with_subqueries(|node| {
+        Ok(if node.contains_outer_reference() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    matches!(found, Ok(TreeNodeRecursion::Stop))
+}
+
+/// Whether all correlation of a plan is equality of one of its columns with an outer one, in one filter below nothing but projections (and, if
+/// allowed, one aggregation to a single row).
+fn correlates_by_columns(plan: &LogicalPlan, aggregates: bool) -> bool {
+    let own = |plan: &LogicalPlan| plan.contains_outer_reference() || has_correlated_subquery(plan);
+    match plan {
+        LogicalPlan::Projection(projection) => !own(plan) && correlates_by_columns(&projection.input, aggregates),
+        LogicalPlan::SubqueryAlias(alias) => correlates_by_columns(&alias.input, aggregates),
+        LogicalPlan::Aggregate(aggregate) if aggregates && aggregate.group_expr.is_empty() => {
+            !own(plan) && correlates_by_columns(&aggregate.input, false)
+        }
+        LogicalPlan::Filter(filter) if !has_correlated_subquery(plan) => {
+            let mut equal = split_conjunction(&filter.predicate).into_iter().filter(|conjunct| conjunct.contains_outer());
+            equal.all(is_equality_of_columns) && (!is_correlated(&filter.input) || correlates_by_columns(&filter.input, aggregates))
+        }
+        other => !is_correlated(other),
+    }
+}
+
+/// Whether expressions of a node hold subqueries that mention more than the node's own columns; any correlated one counts.
+fn has_correlated_subquery(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let _ = plan.apply_expressions(|expression| {
+        expression.apply(|inner| {
+            let subquery = match inner {
+                Expr::ScalarSubquery(subquery) => subquery,
+                Expr::Exists(exists) => &exists.subquery,
+                Expr::InSubquery(within) => &within.subquery,
+                _ => return Ok(TreeNodeRecursion::Continue),
+            };
+            found |= is_correlated(&subquery.subquery);
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    });
+    found
+}
+
+fn is_equality_of_columns(conjunct: &Expr) -> bool {
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = conjunct else { return false };
+    matches!(
+        (left.as_ref(), right.as_ref()),
+        (Expr::Column(_), Expr::OuterReferenceColumn(..)) | (Expr::OuterReferenceColumn(..), Expr::Column(_))
+    )
+}
+
+/// `value IN (rows)` as rows that equal the value.
+pub(super) fn with_equality(value: &Expr, subquery: &Subquery, outer: &DFSchema) -> Result<Subquery> {
+    let column = Expr::Column(Column::from(subquery.subquery.schema().qualified_field(0)));
+    let equal = column.eq(as_outer(value, outer)?);
+    let plan = LogicalPlan::Filter(Filter::try_new(equal, Arc::clone(&subquery.subquery))?);
+    Ok(Subquery { outer_ref_columns: plan.all_out_ref_exprs(), subquery: Arc::new(plan), spans: Spans::new() })
+}
