@@ -7,8 +7,11 @@ use crate::engine::Shared;
 /// Pause between rounds.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The log may become so long for the sake of jobs that do not run.
+const RETENTION_BYTES: u64 = 1 << 30;
+
 /// Works until the engine is gone.
-pub async fn run(shared: Weak<Shared>) {
+pub(crate) async fn run(shared: Weak<Shared>) {
     loop {
         tokio::time::sleep(PAUSE).await;
         let Some(shared) = shared.upgrade() else { return };
@@ -23,5 +26,17 @@ pub async fn run(shared: Weak<Shared>) {
                 tracing::warn!(%error, "could not fold changes into a collection's base");
             }
         }
+        cut_log(&shared).await;
+    }
+}
+
+/// Cuts the epoch log below what tables and jobs need.
+pub(crate) async fn cut_log(shared: &Shared) {
+    let log = shared.coordinator.log();
+    if log.bytes() > RETENTION_BYTES {
+        shared.let_go();
+    }
+    if let Err(error) = shared.coordinator.forget(shared.needed_from()).await {
+        tracing::warn!(%error, "could not cut the epoch log");
     }
 }
