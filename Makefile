@@ -50,8 +50,7 @@ KNOWN_FAILURES := \
 	bind::tests::errors::errors_have_postgres_codes_words_and_places bind::tests::expressions::arrays_and_json \
 	bind::tests::expressions::session_and_catalog bind::tests::expressions::texts bind::tests::statements::conflicts_need_the_key \
 	functions::decimal::tests::quotients_have_the_digits_of_postgres parse::tests::syntax_errors_have_postgres_words_and_places \
-	types::coercion::tests::common_types_are_those_of_postgres wire::a_cancel_ends_the_statement_that_runs \
-	wire::a_cancel_ends_rows_that_nobody_reads wire::each_statement_of_a_script_has_its_own_answer
+	types::coercion::tests::common_types_are_those_of_postgres
 
 # One profile everywhere, so that the dependencies are compiled once.
 test: toolchain
