@@ -44,16 +44,11 @@ build: toolchain
 run: build
 	@exec "$(BINARY)" --data-dir ./millpond-data
 
-# Tests that are known to fail, each a defect or a gap named in ARCHITECTURE.md ("What is open"). The list may only get shorter.
-KNOWN_FAILURES := \
-	wire::a_cancel_ends_the_statement_that_runs wire::a_cancel_ends_rows_that_nobody_reads \
-	wire::each_statement_of_a_script_has_its_own_answer
-
 # One profile everywhere, so that the dependencies are compiled once.
 test: toolchain
 	@cargo fmt --all --check
 	cargo clippy --release --locked --workspace --all-targets
-	cargo test --release --locked --workspace -- $(addprefix --skip ,$(KNOWN_FAILURES))
+	cargo test --release --locked --workspace
 
 demo: build
 	@exec sql-tests/demo/run "$(BINARY)"

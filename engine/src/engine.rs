@@ -13,10 +13,10 @@ use std::{
 use arrow::datatypes::SchemaRef;
 use millpond_storage::{
     checkpoint::Checkpointer,
-    collection::{Collection, CollectionKey, CollectionSpec},
+    collection::{Collection, CollectionKey, CollectionSpec, Hold},
     env::Clock,
     epoch::Epoch,
-    epoch_log::{EpochLog, LogRecord},
+    epoch_log::{EpochLog, LogOptions, LogRecord},
     error::StorageError,
     memory::MemoryBudget,
     object::ObjectStorage,
@@ -39,6 +39,7 @@ use crate::{
     graph::OperatorSpec,
     job::{
         driver::Driver,
+        running::JobInputs,
         sink_driver,
         spec::JobSpec,
         status::{CheckpointStatus, JobCommand, JobHandle, JobState, JobStatus},
@@ -64,6 +65,8 @@ pub struct EngineConfig {
     pub parallelism: usize,
     /// Longest time between ticks that have something to close.
     pub tick: Duration,
+    /// How the epoch log is written.
+    pub log: LogOptions,
 }
 
 /// What the parts of the engine share.
@@ -78,6 +81,8 @@ pub struct Shared {
     rocks: Arc<RocksShared>,
     relations: RwLock<BTreeMap<u64, Relation>>,
     jobs: RwLock<BTreeMap<u64, Arc<JobHandle>>>,
+    /// Jobs that could not be started, and what is kept for them.
+    parked: Mutex<BTreeMap<u64, Vec<Hold>>>,
     late: SideRows,
     bad: SideRows,
     attempts: AtomicU64,
@@ -126,7 +131,7 @@ impl Engine {
             return Err(StorageError::Io { action: "remove", file, source: error }.into());
         }
         let term = next_term(&config.data_dir.join("term"))?;
-        let (log, records) = EpochLog::open(&config.data_dir.join("epoch-log"))?;
+        let (log, records) = EpochLog::open_with(&config.data_dir.join("epoch-log"), config.log.clone())?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(config.parallelism.max(1))
             .thread_name("millpond-stream")
@@ -142,6 +147,7 @@ impl Engine {
             rocks,
             relations: RwLock::default(),
             jobs: RwLock::default(),
+            parked: Mutex::default(),
             late: SideRows::default(),
             bad: SideRows::default(),
             attempts: AtomicU64::new(0),
@@ -158,7 +164,7 @@ impl Engine {
             (None, false) => CollectionKey::WholeRow,
         };
         let collection = self.shared.open_collection(spec.id, spec.schema, key, false)?;
-        let table = TableHandle::new(spec.id, collection.clone());
+        let table = TableHandle::new(spec.id, collection.clone(), self.shared.coordinator.log().clone());
         self.shared.coordinator.add_table(table.clone());
         collection.advance(self.shared.coordinator.closed().epoch);
         self.shared.add_relation(spec.id, spec.name, collection, vec![table.clone()]);
@@ -168,7 +174,7 @@ impl Engine {
     /// Registers a source.
     pub async fn create_source(&self, id: u64, name: &str, source: Arc<dyn Source>, settings: SourceSettings) -> Result<Arc<SourceHandle>> {
         let handle = SourceHandle::open(id, name, source, settings).await?;
-        self.shared.coordinator.add_source(handle.clone())?;
+        self.shared.coordinator.add_source(handle.clone());
         Ok(handle)
     }
 
@@ -191,6 +197,9 @@ impl Engine {
     /// Starts a job. Its collection, if it has one, is readable as far as it was sealed before.
     pub fn start_job(&self, spec: JobSpec) -> Result<Arc<JobHandle>> {
         let spec = Arc::new(spec);
+        // Held from before background work can fold it away; the driver knows later what it needs of it.
+        let inputs = JobInputs::resolve(&spec, &self.shared.coordinator, &|id| self.shared.collection(id))?;
+        let holds = inputs.collections.values().map(|collection| collection.hold_oldest()).collect();
         let fingerprint = crate::graph_text::fingerprint(&spec.graph);
         let collection = match &spec.collection {
             Some(wanted) => Some(self.shared.open_job_collection(&spec, wanted)?),
@@ -200,7 +209,7 @@ impl Engine {
         let handle = JobHandle::new(spec.id, spec.name.clone(), spec.kind, commands);
         self.shared.jobs.write().insert(spec.id, handle.clone());
         if let (Some(collection), Some(factory)) = (&collection, &spec.sink) {
-            let sink = sink_driver::run(handle.clone(), collection.clone(), factory.clone(), self.shared.coordinator.clone());
+            let sink = sink_driver::run(handle.clone(), collection.hold_oldest(), factory.clone(), self.shared.coordinator.clone());
             self.shared.runtime.spawn(sink);
         }
         let driver = Driver {
@@ -210,10 +219,17 @@ impl Engine {
             collection,
             commands: receiver,
             fingerprint,
-            holds: Vec::new(),
+            holds,
+            established: false,
         };
         self.shared.runtime.spawn(driver.run());
         Ok(handle)
+    }
+
+    /// Takes note of a job that could not be started: what came to its inputs since its last checkpoint is kept, so that it can be started later.
+    pub fn park(&self, id: u64, inputs: impl IntoIterator<Item = u64>) {
+        let holds = inputs.into_iter().filter_map(|input| Some(self.shared.collection(input)?.hold_oldest())).collect();
+        self.shared.parked.lock().insert(id, holds);
     }
 
     /// Stops and forgets an object and deletes what it kept.
@@ -225,6 +241,7 @@ impl Engine {
             job.commands.closed().await;
         }
         self.shared.coordinator.remove(id);
+        self.shared.parked.lock().remove(&id);
         let relation = self.shared.relations.write().remove(&id);
         if let Some(relation) = relation {
             relation.readable.collection.clone().destroy()?;
@@ -238,9 +255,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Appends one transaction; see [`Coordinator::append`].
+    /// Appends one transaction that rests on no state; see [`Self::append_on`].
     pub async fn append(&self, changes: Vec<(u64, Vec<SignedBatch>)>) -> Result<Epoch> {
-        self.shared.coordinator.append(changes).await
+        self.append_on(changes, self.log_failures()).await
+    }
+
+    /// Appends one transaction that rests on what was read after [`Self::log_failures`] said `failures`; see [`Coordinator::append`].
+    pub async fn append_on(&self, changes: Vec<(u64, Vec<SignedBatch>)>, failures: u64) -> Result<Epoch> {
+        self.shared.coordinator.append(changes, failures).await
+    }
+
+    /// How many commits of the epoch log have failed. To be asked before reading the state that an append rests on.
+    pub fn log_failures(&self) -> u64 {
+        self.shared.coordinator.log().failures()
     }
 
     /// The epoch at which all `relations` can be read; see [`Coordinator::read_epoch`].
@@ -307,6 +334,12 @@ impl Engine {
     /// Bad rows: number since start, and the newest.
     pub fn bad_rows(&self) -> Vec<SideRow> {
         self.shared.bad.rows()
+    }
+
+    /// What the parts share, for tests.
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Numbers of late and bad rows since start.
@@ -393,6 +426,24 @@ impl Shared {
     /// All collections.
     pub fn collections(&self) -> Vec<Arc<Collection>> {
         self.relations.read().values().map(|relation| relation.readable.collection.clone()).collect()
+    }
+
+    /// The epoch up to which no table and no job needs the log any more.
+    pub fn needed_from(&self) -> Epoch {
+        if !self.parked.lock().is_empty() {
+            return Epoch(0);
+        }
+        let jobs: Vec<Epoch> = self.jobs.read().values().map(|job| job.resumes_at()).collect();
+        jobs.into_iter().chain([self.coordinator.tables_durable()]).min().unwrap_or_default()
+    }
+
+    /// Jobs that do not run give up what is kept for them.
+    pub fn let_go(&self) {
+        self.parked.lock().clear();
+        for job in self.jobs.read().values().filter(|job| job.state() == JobState::Failed && job.resumes_at() < Epoch(u64::MAX)) {
+            // A driver that has ended keeps nothing.
+            let _ = job.commands.send(JobCommand::LetGo);
+        }
     }
 
     /// The epoch at which a finished job ended; `None` for tables and for jobs that go on.

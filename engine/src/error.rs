@@ -1,5 +1,9 @@
 //! The engine's errors, by what the caller must do.
 
+use std::error::Error;
+
+use arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
 use millpond_storage::error::StorageError;
 use thiserror::Error;
 
@@ -40,10 +44,63 @@ impl EngineError {
     }
 }
 
-impl From<arrow::error::ArrowError> for EngineError {
-    fn from(error: arrow::error::ArrowError) -> Self {
-        use arrow::error::ArrowError;
+/// An error of the code inside of an expression, which knows its SQLSTATE. Such code is written above the engine and reports its own errors
+/// through DataFusion, in this box, so that the engine can tell what a row is to blame for, and who gets the error in the end finds it
+/// as it was.
+#[derive(Debug, Error)]
+#[error("{inner}")]
+pub struct EvaluationError {
+    /// Five characters.
+    pub sqlstate: &'static str,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// The error; its text is the message.
+    #[source]
+    pub inner: Box<dyn Error + Send + Sync>,
+}
+
+/// SQLSTATE of a bug.
+const INTERNAL_ERROR: &str = "XX000";
+
+impl EngineError {
+    /// An error that crossed DataFusion or Arrow in a box.
+    fn from_boxed(inner: Box<dyn Error + Send + Sync>) -> Self {
+        let inner = match inner.downcast::<Self>() {
+            Ok(own) => return *own,
+            Err(other) => other,
+        };
+        let inner = match inner.downcast::<DataFusionError>() {
+            Ok(own) => return (*own).into(),
+            Err(other) => other,
+        };
+        match inner.downcast::<ArrowError>() {
+            Ok(own) => (*own).into(),
+            Err(other) => Self::from_source(&*other),
+        }
+    }
+
+    /// An error that cannot be taken apart: what is known of it is looked for in its chain of sources.
+    fn from_source(error: &(dyn Error + 'static)) -> Self {
+        let mut link = Some(error);
+        while let Some(error) = link {
+            if let Some(known) = error.downcast_ref::<EvaluationError>()
+                && known.sqlstate != INTERNAL_ERROR
+            {
+                return Self::User { sqlstate: known.sqlstate, message: known.to_string(), hint: known.hint.clone() };
+            }
+            if let Some(Self::User { sqlstate, message, hint }) = error.downcast_ref::<Self>() {
+                return Self::User { sqlstate, message: message.clone(), hint: hint.clone() };
+            }
+            link = error.source();
+        }
+        Self::Internal(error.to_string())
+    }
+}
+
+impl From<ArrowError> for EngineError {
+    fn from(error: ArrowError) -> Self {
         match error {
+            ArrowError::ExternalError(inner) => Self::from_boxed(inner),
             ArrowError::DivideByZero => Self::user("22012", "division by zero"),
             ArrowError::ArithmeticOverflow(text) => Self::user("22003", format!("value out of range: {text}")),
             ArrowError::CastError(text) => Self::user("22P02", text),
@@ -52,18 +109,41 @@ impl From<arrow::error::ArrowError> for EngineError {
     }
 }
 
-impl From<datafusion::error::DataFusionError> for EngineError {
-    fn from(error: datafusion::error::DataFusionError) -> Self {
-        use datafusion::error::DataFusionError;
+impl From<DataFusionError> for EngineError {
+    fn from(error: DataFusionError) -> Self {
         match error {
             DataFusionError::ArrowError(arrow, _) => (*arrow).into(),
-            DataFusionError::External(inner) => match inner.downcast::<EngineError>() {
-                Ok(own) => *own,
-                Err(other) => Self::Internal(other.to_string()),
-            },
+            DataFusionError::External(inner) => Self::from_boxed(inner),
+            DataFusionError::Shared(inner) => Self::from_source(&*inner),
             DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => (*inner).into(),
             DataFusionError::ResourcesExhausted(text) => Self::user("53200", text),
             other => Self::Internal(other.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn state(error: impl Into<EngineError>) -> Option<(&'static str, String)> {
+        match error.into() {
+            EngineError::User { sqlstate, message, .. } => Some((sqlstate, message)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn an_error_of_expression_code_keeps_its_state() {
+        let error = |sqlstate| EvaluationError { sqlstate, hint: None, inner: "integer out of range".into() };
+        let boxed = |sqlstate| DataFusionError::External(Box::new(error(sqlstate)));
+        let expected = Some(("22003", "integer out of range".to_owned()));
+        assert_eq!(state(boxed("22003")), expected);
+        assert_eq!(state(boxed("22003").context("while projecting")), expected);
+        assert_eq!(state(DataFusionError::Shared(Arc::new(boxed("22003")))), expected);
+        assert_eq!(state(ArrowError::ExternalError(Box::new(error("22003")))), expected);
+        assert_eq!(state(boxed("XX000")), None);
     }
 }

@@ -7,6 +7,9 @@ use crate::engine::Shared;
 /// Pause between rounds.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The log may become so long for the sake of jobs that do not run.
+const RETENTION_BYTES: u64 = 1 << 30;
+
 /// Works until the engine is gone.
 pub(crate) async fn run(shared: Weak<Shared>) {
     loop {
@@ -23,5 +26,17 @@ pub(crate) async fn run(shared: Weak<Shared>) {
                 tracing::warn!(%error, "could not fold changes into a collection's base");
             }
         }
+        cut_log(&shared).await;
+    }
+}
+
+/// Cuts the epoch log below what tables and jobs need.
+pub(crate) async fn cut_log(shared: &Shared) {
+    let log = shared.coordinator.log();
+    if log.bytes() > RETENTION_BYTES {
+        shared.let_go();
+    }
+    if let Err(error) = shared.coordinator.forget(shared.needed_from()).await {
+        tracing::warn!(%error, "could not cut the epoch log");
     }
 }

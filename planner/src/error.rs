@@ -1,10 +1,13 @@
 //! What can go wrong between SQL text and a plan, in Postgres' words.
 //!
 //! Everything here is the user's to mend, except [`sqlstate::INTERNAL_ERROR`], which is a bug. Functions that are evaluated over rows wrap
-//! the same error in `DataFusionError::External`, so that [`PlanError::from`] finds it again wherever an expression was run.
+//! the same error in `DataFusionError::External`, in the engine's box, so that [`PlanError::from`] finds it again wherever an expression was run.
+
+use std::error::Error;
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
+use millpond_engine::error::EvaluationError;
 use sqlparser::tokenizer::{Location, Span};
 
 /// Result of the planner.
@@ -200,28 +203,28 @@ impl PlanError {
     }
 }
 
+impl From<PlanError> for EvaluationError {
+    fn from(error: PlanError) -> Self {
+        Self { sqlstate: error.sqlstate, hint: error.hint.clone(), inner: Box::new(error) }
+    }
+}
+
 impl From<PlanError> for DataFusionError {
     fn from(error: PlanError) -> Self {
-        Self::External(Box::new(error))
+        Self::External(Box::new(EvaluationError::from(error)))
     }
 }
 
 impl From<PlanError> for ArrowError {
     fn from(error: PlanError) -> Self {
-        Self::ExternalError(Box::new(error))
+        Self::ExternalError(Box::new(EvaluationError::from(error)))
     }
 }
 
 impl From<ArrowError> for PlanError {
     fn from(error: ArrowError) -> Self {
         match error {
-            ArrowError::ExternalError(inner) => match inner.downcast::<Self>() {
-                Ok(error) => *error,
-                Err(inner) => match inner.downcast::<DataFusionError>() {
-                    Ok(error) => Self::from(*error),
-                    Err(other) => Self::internal(other.to_string()),
-                },
-            },
+            ArrowError::ExternalError(inner) => Self::from_boxed(inner),
             ArrowError::DivideByZero => Self::new(sqlstate::DIVISION_BY_ZERO, "division by zero"),
             ArrowError::ArithmeticOverflow(_) => Self::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range"),
             ArrowError::CastError(message) => Self::new(sqlstate::INVALID_TEXT_REPRESENTATION, message),
@@ -236,24 +239,10 @@ impl From<ArrowError> for PlanError {
 impl From<DataFusionError> for PlanError {
     fn from(error: DataFusionError) -> Self {
         match error {
-            DataFusionError::External(inner) => match inner.downcast::<Self>() {
-                Ok(error) => *error,
-                Err(inner) => match inner.downcast::<DataFusionError>() {
-                    Ok(error) => Self::from(*error),
-                    Err(inner) => match inner.downcast::<ArrowError>() {
-                        Ok(error) => Self::from(*error),
-                        Err(other) => Self::internal(other.to_string()),
-                    },
-                },
-            },
+            DataFusionError::External(inner) => Self::from_boxed(inner),
             DataFusionError::ArrowError(error, _) => Self::from(*error),
             DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => Self::from(*inner),
-            DataFusionError::Shared(inner) => match inner.as_ref() {
-                DataFusionError::External(inner) if inner.is::<Self>() => {
-                    inner.downcast_ref::<Self>().expect("the type was just tested").clone()
-                }
-                other => Self::from_shared(other),
-            },
+            DataFusionError::Shared(inner) => Self::from_shared(&inner),
             DataFusionError::Collection(errors) => match errors.into_iter().next() {
                 Some(first) => Self::from(first),
                 None => Self::internal("an empty collection of errors"),
@@ -268,9 +257,29 @@ impl From<DataFusionError> for PlanError {
 }
 
 impl PlanError {
+    /// An error that crossed DataFusion or Arrow in a box.
+    fn from_boxed(inner: Box<dyn Error + Send + Sync>) -> Self {
+        let inner = match inner.downcast::<EvaluationError>() {
+            Ok(own) => own.inner,
+            Err(other) => other,
+        };
+        let inner = match inner.downcast::<Self>() {
+            Ok(own) => return *own,
+            Err(other) => other,
+        };
+        let inner = match inner.downcast::<DataFusionError>() {
+            Ok(own) => return (*own).into(),
+            Err(other) => other,
+        };
+        match inner.downcast::<ArrowError>() {
+            Ok(own) => (*own).into(),
+            Err(other) => Self::internal(other.to_string()),
+        }
+    }
+
     /// A shared error cannot be taken apart; what it wraps is looked for in its chain of sources.
     fn from_shared(error: &DataFusionError) -> Self {
-        let mut source = std::error::Error::source(error);
+        let mut source: Option<&(dyn Error + 'static)> = Some(error);
         while let Some(inner) = source {
             if let Some(found) = inner.downcast_ref::<Self>() {
                 return found.clone();

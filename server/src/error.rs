@@ -3,7 +3,7 @@
 use std::fmt;
 
 use datafusion::{arrow::error::ArrowError, error::DataFusionError};
-use millpond_engine::error::EngineError;
+use millpond_engine::error::{EngineError, EvaluationError};
 use millpond_planner::{error::PlanError, pg_text::TextError};
 use millpond_storage::error::StorageError;
 
@@ -219,6 +219,10 @@ fn out_of_memory(detail: String) -> SqlError {
 
 /// Errors that crossed DataFusion in a box keep what they are.
 fn from_boxed(inner: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
+    let inner = match inner.downcast::<EvaluationError>() {
+        Ok(own) => own.inner,
+        Err(other) => other,
+    };
     let inner = match inner.downcast::<SqlError>() {
         Ok(own) => return *own,
         Err(other) => other,
@@ -256,7 +260,8 @@ fn from_shared(shared: &DataFusionError) -> SqlError {
             if let Some(own) = inner.downcast_ref::<SqlError>() {
                 return own.clone();
             }
-            if let Some(own) = inner.downcast_ref::<PlanError>() {
+            let evaluated = inner.downcast_ref::<EvaluationError>().map_or(inner, |own| &own.inner);
+            if let Some(own) = evaluated.downcast_ref::<PlanError>() {
                 return own.clone().into();
             }
             match inner.downcast_ref::<EngineError>() {

@@ -1,6 +1,10 @@
 //! From objects of the catalog to what runs in the engine, at creation and after a restart.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use arrow::datatypes::SchemaRef;
 use futures::FutureExt;
@@ -300,7 +304,25 @@ pub(crate) async fn recover(state: &ServerState) -> Result<()> {
     Ok(())
 }
 
+/// The tables and materialized views that a query reads, also through views.
+fn collections_under(catalog: &Catalog, object: &Object) -> BTreeSet<u64> {
+    let mut open: Vec<u64> = object.depends_on.iter().copied().collect();
+    let mut found = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        let Some(object) = catalog.get(id) else { continue };
+        match &object.body {
+            ObjectBody::View(_) => open.extend(object.depends_on.iter().copied()),
+            ObjectBody::Table(_) | ObjectBody::MaterializedView(_) => {
+                found.insert(object.id);
+            }
+            ObjectBody::Schema | ObjectBody::Source(_) | ObjectBody::Sink(_) | ObjectBody::Index(_) => {}
+        }
+    }
+    found
+}
+
 fn broken(state: &ServerState, object: &Object, error: &SqlError) {
     tracing::error!(object = %object.name, %error, "could not be started again");
+    state.engine.park(object.id, collections_under(&state.catalog.snapshot(), object));
     state.jobs.broken.write().insert(object.id, error.message.clone());
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod activity;
 pub mod cancel;
+pub(crate) mod prepared;
 pub(crate) mod settings;
 pub(crate) mod text;
 pub(crate) mod time_zone;
@@ -11,7 +12,6 @@ pub(crate) mod variables;
 pub(crate) mod view;
 
 use std::{
-    collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -36,6 +36,7 @@ use crate::{
     session::{
         activity::SessionEntry,
         cancel::{Cancel, CancelHandle},
+        prepared::PreparedStatements,
         transaction::{Phase, Transaction},
         variables::Variables,
         view::SessionView,
@@ -116,8 +117,8 @@ pub struct Session {
     pub(crate) variables: Variables,
     pub(crate) transaction: Transaction,
     pub(crate) cursors: Cursors,
-    /// By PREPARE.
-    pub(crate) prepared: BTreeMap<String, Prepared>,
+    /// Those with a name.
+    pub(crate) prepared: PreparedStatements,
     cancel: CancelHandle,
     clock: SystemClock,
     activity: SessionEntry,
@@ -146,7 +147,7 @@ impl Session {
             variables,
             transaction: Transaction::idle(),
             cursors: Cursors::default(),
-            prepared: BTreeMap::new(),
+            prepared: PreparedStatements::default(),
             cancel: CancelHandle::default(),
             clock,
             activity,
@@ -391,11 +392,7 @@ impl Session {
             database: self.info.database.clone(),
             settings: self.variables.show_all().into_iter().map(|(name, value, _)| (name.to_owned(), value)).collect(),
             cursors: self.cursors.list(),
-            prepared: self
-                .prepared
-                .iter()
-                .filter_map(|(name, prepared)| Some((name.clone(), prepared.plan.as_ref()?.parsed.text.clone())))
-                .collect(),
+            prepared: self.prepared.list(),
         }
     }
 

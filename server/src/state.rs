@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use millpond_engine::engine::{Engine, EngineConfig};
-use millpond_storage::{memory::MemoryBudget, object::ObjectStorage};
+use millpond_storage::{epoch_log::LogOptions, memory::MemoryBudget, object::ObjectStorage};
 
 use crate::{
     act::dml::target::Targets,
@@ -65,6 +65,7 @@ impl ServerState {
             memory: memory.clone(),
             parallelism: config.parallelism,
             tick: config.tick,
+            log: LogOptions::default(),
         })
         .await?;
         let batch = BatchRuntime::start(config.parallelism, &memory)?;

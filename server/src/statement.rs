@@ -73,7 +73,7 @@ pub(crate) async fn execute(session: &mut Session, parsed: &ParsedStatement, par
         Statement::Discard(target) => settings::discard(session, *target),
         Statement::Prepare(prepare) => act_prepare::prepare(session, prepare).await,
         Statement::Execute { name, arguments } => {
-            let plan = act_prepare::find(session, &fold(name))?.plan.clone().ok_or_else(|| SqlError::internal("nothing was prepared"))?;
+            let plan = session.prepared.get(&fold(name))?.plan.clone().ok_or_else(|| SqlError::internal("nothing was prepared"))?;
             let catalog = session.catalog();
             let bind = |context: &BindContext<'_>| bind::bind_expression_values(arguments, &plan.types, context);
             let arguments = SessionNames::of(session).with(&catalog, &[], bind)?;
@@ -164,7 +164,7 @@ fn utility_columns(session: &Session, statement: &Statement) -> Result<Option<Ve
         Statement::Show(wanted) => Some(show::columns(session, wanted)?),
         Statement::Explain(_) => Some(settings::text_columns(&["QUERY PLAN"])),
         Statement::Fetch(fetch) if !fetch.moves => Some(cursor::columns(session, &fold(&fetch.cursor))?),
-        Statement::Execute { name, .. } => act_prepare::find(session, &fold(name))?.columns.clone(),
+        Statement::Execute { name, .. } => session.prepared.get(&fold(name))?.columns.clone(),
         _ => None,
     })
 }

@@ -71,3 +71,8 @@ impl Clock {
 pub fn spawn_thread<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     std::thread::Builder::new().name(name.into()).spawn(body).expect("the operating system starts a thread")
 }
+
+/// Waits. To be used where waiting itself is wanted, never to wait for something else.
+pub async fn sleep(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}

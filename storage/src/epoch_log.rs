@@ -7,6 +7,8 @@
 //!   who wait. What one `append` gave is in one frame: it is there after a crash as a whole or not at all.
 //! - A write that fails (disk full) or an fsync that fails takes with it everything queued behind it, since that may rest on it; what was written in
 //!   part is cut off. Later appends try again: after a failed fsync in a new segment, once the old one could be cut to what is durable.
+//! - Space is allocated ahead: an fsync need not change the file's length, and a full disk is met while there is room left to end the epochs
+//!   that have acknowledged changes.
 //!
 //! The log is a sequence of segments `<n>.log` ([`segment`]), each a file of frames. [`EpochLog::cut_below`] removes whole segments from the front.
 
@@ -17,23 +19,46 @@ mod segment;
 mod tests;
 mod writer;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, thread::JoinHandle};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+};
 
 use parking_lot::{Condvar, Mutex};
 
 pub use self::{
     commit::LogTicket,
-    record::{Binding, LogRecord},
+    record::{Binding, LogRecord, SourceWatermark},
 };
 use self::{
     segment::Segments,
     writer::{Queue, Writer},
 };
-pub use crate::signed_batch::SignedBatch;
-use crate::{env, epoch::Epoch, error::Result, frame_file::FileFaults};
+use crate::{env, epoch::Epoch, error::Result};
+pub use crate::{frame_file::FileFaults, signed_batch::SignedBatch};
 
 /// Bytes that may wait for the writer before `append` itself waits.
 const MAX_QUEUED_BYTES: usize = 256 << 20;
+
+/// How a log is written.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// A segment is closed behind the commit that fills it. The log can be cut at the ends of segments.
+    pub segment_bytes: u64,
+    /// For tests: how its files fail.
+    pub faults: FileFaults,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self { segment_bytes: 64 << 20, faults: FileFaults::default() }
+    }
+}
 
 /// The open log. Closing (drop) writes what is queued.
 #[derive(Debug)]
@@ -53,17 +78,20 @@ struct Shared {
     segments: Mutex<Segments>,
     /// Only one cut at a time.
     cutting: Mutex<()>,
+    /// The disk was full when last something was written.
+    full: AtomicBool,
 }
 
 impl EpochLog {
     /// Opens the log in `directory`, creating it if it is not there, and gives all records in order. A torn tail, which nobody was told of, is
     /// cut; damage before it is [`StorageError::Corrupt`](crate::error::StorageError::Corrupt) with file and offset.
     pub fn open(directory: &Path) -> Result<(Arc<Self>, Vec<LogRecord>)> {
-        Self::open_with(directory, FileFaults::default())
+        Self::open_with(directory, LogOptions::default())
     }
 
-    fn open_with(directory: &Path, faults: FileFaults) -> Result<(Arc<Self>, Vec<LogRecord>)> {
-        let (segments, current, records) = Segments::open(directory, faults)?;
+    /// The same with other options.
+    pub fn open_with(directory: &Path, options: LogOptions) -> Result<(Arc<Self>, Vec<LogRecord>)> {
+        let (segments, current, records) = Segments::open(directory, options)?;
         let notes = current_notes(&records);
         let highest = records.iter().filter_map(LogRecord::epoch).max().unwrap_or_default().max(segments.highest_epoch());
         let shared = Arc::new(Shared {
@@ -72,6 +100,7 @@ impl EpochLog {
             taken: Condvar::new(),
             segments: Mutex::new(segments),
             cutting: Mutex::new(()),
+            full: AtomicBool::new(false),
         });
         let writer = Writer::new(shared.clone(), current);
         let writer = env::spawn_thread("epoch-log", move || writer.run());
@@ -126,6 +155,12 @@ impl EpochLog {
         self.shared.queue.lock().failures
     }
 
+    /// Whether the disk was full when last something was written: changes of tables are refused, and the rest is to be brief. Known to be
+    /// over when something could be written again.
+    pub fn is_full(&self) -> bool {
+        self.shared.full.load(Ordering::Acquire)
+    }
+
     /// The highest epoch that any record, also of segments that were cut, belongs to.
     pub fn highest_epoch(&self) -> Epoch {
         self.shared.queue.lock().highest_epoch
@@ -134,6 +169,11 @@ impl EpochLog {
     /// Bytes of all segments.
     pub fn bytes(&self) -> u64 {
         self.shared.segments.lock().bytes()
+    }
+
+    /// Whether [`Self::cut_below`] would remove anything.
+    pub fn can_cut_below(&self, epoch: Epoch) -> bool {
+        !self.shared.segments.lock().closed_below(epoch).is_empty()
     }
 
     /// Removes whole segments at the front whose epochs are all below `epoch`. Notes that would go with them are written again first.

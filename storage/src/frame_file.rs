@@ -17,6 +17,10 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crate::{
@@ -45,6 +49,11 @@ impl FrameBuffer {
 
     pub(crate) fn payload_length(&self) -> usize {
         self.0.len() - FRAME_HEADER
+    }
+
+    /// Bytes it takes in a file.
+    pub(crate) fn written_length(&self) -> u64 {
+        self.0.len().next_multiple_of(ALIGNMENT) as u64
     }
 
     /// Fills in the header; the bytes are a whole frame then.
@@ -81,38 +90,29 @@ impl FramePlace {
     }
 }
 
-/// Makes writes and fsyncs of a file fail, for tests.
+/// Makes writes and fsyncs of files fail, for tests. Clones are switched together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FileFaults {
-    #[cfg(test)]
-    pub(crate) fail_writes: std::sync::Arc<std::sync::atomic::AtomicBool>,
-    #[cfg(test)]
-    pub(crate) fail_syncs: std::sync::Arc<std::sync::atomic::AtomicBool>,
+pub struct FileFaults {
+    /// Every write fails, as on a full disk.
+    pub fail_writes: Arc<AtomicBool>,
+    /// Every fsync fails.
+    pub fail_syncs: Arc<AtomicBool>,
+    /// No file may become longer than it is: the disk is full, but what a file has it keeps.
+    pub fail_growth: Arc<AtomicBool>,
 }
 
 impl FileFaults {
-    #[cfg(not(test))]
     fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        file.write_all_at(bytes, offset)
-    }
-
-    #[cfg(not(test))]
-    pub(crate) fn sync(&self, file: &File) -> io::Result<()> {
-        sync_file(file)
-    }
-
-    #[cfg(test)]
-    fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if self.fail_writes.load(std::sync::atomic::Ordering::SeqCst) {
+        let grows = || file.metadata().is_ok_and(|metadata| offset + bytes.len() as u64 > metadata.len());
+        if self.fail_writes.load(Ordering::Relaxed) || (self.fail_growth.load(Ordering::Relaxed) && grows()) {
             file.write_all_at(&bytes[..bytes.len() / 2], offset)?;
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
         file.write_all_at(bytes, offset)
     }
 
-    #[cfg(test)]
     pub(crate) fn sync(&self, file: &File) -> io::Result<()> {
-        if self.fail_syncs.load(std::sync::atomic::Ordering::SeqCst) {
+        if self.fail_syncs.load(Ordering::Relaxed) {
             return Err(io::Error::other("injected"));
         }
         sync_file(file)
@@ -126,7 +126,12 @@ pub(crate) enum Tail {
     MayBeTorn,
     /// It may not: it was closed.
     IsWhole,
+    /// It may not, but space that was allocated behind its end may still be there, as zeros. Whoever reads it knows its length otherwise.
+    MayBeAllocated,
 }
+
+/// Zeros are written in pieces of so many bytes.
+const ZEROS_BYTES: usize = 1 << 20;
 
 /// An open file of frames.
 #[derive(Debug)]
@@ -137,6 +142,8 @@ pub(crate) struct FrameFile {
     length: u64,
     /// Length of what is known to be on disk.
     durable: u64,
+    /// Length of the file: behind what was written there may be zeros.
+    allocated: u64,
     faults: FileFaults,
 }
 
@@ -148,7 +155,7 @@ impl FrameFile {
         faults.sync(&file).map_err(io_error("fsync", path))?;
         sync_directory(path.parent().expect("a file is in a directory"))?;
         let length = FILE_MAGIC.len() as u64;
-        Ok(Self { file, path: path.into(), length, durable: length, faults })
+        Ok(Self { file, path: path.into(), length, durable: length, allocated: length, faults })
     }
 
     /// Reads the file, hands each payload to `take`, cuts a torn tail, and goes on behind it. What was read is durable afterwards.
@@ -158,7 +165,7 @@ impl FrameFile {
             return Self::create(path, faults);
         }
         let file = File::options().read(true).write(true).open(path).map_err(io_error("open", path))?;
-        let mut opened = Self { file, path: path.into(), length, durable: 0, faults };
+        let mut opened = Self { file, path: path.into(), length, durable: 0, allocated: length, faults };
         opened.truncate()?;
         opened.durable = length;
         Ok(opened)
@@ -178,6 +185,40 @@ impl FrameFile {
         self.durable
     }
 
+    /// Bytes that can be written without the file becoming longer.
+    pub(crate) fn allocated_ahead(&self) -> u64 {
+        self.allocated - self.length
+    }
+
+    /// Sees to it that `ahead` bytes can be written without the file becoming longer: it is filled with zeros up to the next multiple of
+    /// `step`, durably. What is written there cannot fail for lack of space, and its fsync does not have to write the file's length. On an error
+    /// what was allocated before is still there.
+    pub(crate) fn allocate(&mut self, ahead: u64, step: u64) -> Result<()> {
+        if self.allocated_ahead() >= ahead {
+            return Ok(());
+        }
+        let target = (self.length + ahead).next_multiple_of(step);
+        let zeros = vec![0; ZEROS_BYTES.min((target - self.allocated) as usize)];
+        let mut end = self.allocated;
+        while end < target {
+            let piece = &zeros[..zeros.len().min((target - end) as usize)];
+            if let Err(error) = self.faults.write(&self.file, piece, end) {
+                // Longer than known does no harm: the zeros are no frame.
+                let _ = self.file.set_len(self.allocated);
+                return Err(io_error("extend", &self.path)(error));
+            }
+            end += piece.len() as u64;
+        }
+        self.faults.sync(&self.file).map_err(io_error("fsync", &self.path))?;
+        self.allocated = target;
+        Ok(())
+    }
+
+    /// Gives back what is allocated and was not written.
+    pub(crate) fn trim(&mut self) -> Result<()> {
+        if self.allocated_ahead() > 0 { self.truncate() } else { Ok(()) }
+    }
+
     /// Appends a frame, not durably. On an error nothing has been appended (what was written in part is cut off here or, if that fails
     /// too, by the next append, or as a torn tail).
     pub(crate) fn append(&mut self, mut frame: FrameBuffer) -> Result<FramePlace> {
@@ -185,10 +226,13 @@ impl FrameFile {
         frame.seal(self.durable);
         if let Err(error) = self.faults.write(&self.file, &frame.0, self.length) {
             // A failure to cut is found again by whoever writes or reads here next.
-            let _ = self.file.set_len(self.length);
+            if self.file.set_len(self.length).is_ok() {
+                self.allocated = self.length;
+            }
             return Err(io_error("write", &self.path)(error));
         }
         self.length = place.end();
+        self.allocated = self.allocated.max(self.length);
         Ok(place)
     }
 
@@ -216,6 +260,7 @@ impl FrameFile {
     /// Cuts the file to its length, durably.
     fn truncate(&mut self) -> Result<()> {
         self.file.set_len(self.length).map_err(io_error("truncate", &self.path))?;
+        self.allocated = self.length;
         self.faults.sync(&self.file).map_err(io_error("fsync", &self.path))
     }
 }
@@ -250,7 +295,12 @@ pub(crate) fn read_frames(path: &Path, tail: Tail, mut take: impl FnMut(FramePla
     }
     // The zeros behind the last frame may be missing.
     let offset = offset.min(bytes.len().next_multiple_of(ALIGNMENT));
-    if offset < bytes.len() && (tail == Tail::IsWhole || was_durable(&bytes, offset)) {
+    let is_damaged = match tail {
+        Tail::MayBeTorn => was_durable(&bytes, offset),
+        Tail::IsWhole => offset < bytes.len(),
+        Tail::MayBeAllocated => bytes.iter().skip(offset).any(|byte| *byte != 0),
+    };
+    if is_damaged {
         return Err(corrupt(path, format!("the record at offset {offset} is damaged")));
     }
     Ok(offset as u64)

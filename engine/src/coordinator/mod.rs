@@ -5,11 +5,15 @@
 //! table changes are sealed and jobs may inject its barrier. A tick with nothing to close writes nothing.
 
 pub mod read;
+mod recover;
+mod snapshot;
 pub mod sources;
 pub mod table;
+#[cfg(test)]
+mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -20,7 +24,7 @@ use std::{
 use millpond_storage::{
     env::Clock,
     epoch::Epoch,
-    epoch_log::{Binding, EpochLog, LogRecord},
+    epoch_log::{Binding, EpochLog, LogRecord, SourceWatermark},
     signed_batch::SignedBatch,
 };
 use parking_lot::{Mutex, RwLock};
@@ -31,6 +35,9 @@ use crate::error::{EngineError, Result};
 
 /// Ticks that a waiting session forces are at least this far apart.
 const FORCED_TICK_SPACING: Duration = Duration::from_millis(2);
+
+/// Pause between two ticks on a full disk, each of which tries for space.
+const FULL_DISK_PAUSE: Duration = Duration::from_millis(200);
 
 /// Pause before a closing record that could not be written is tried again.
 const CLOSE_RETRY: Duration = Duration::from_millis(100);
@@ -47,13 +54,37 @@ pub struct Coordinator {
     extra: AtomicBool,
     pulse: watch::Sender<u64>,
     transactions: AtomicU64,
-    /// Bindings found in the log of sources that are not registered yet.
-    recovered: Mutex<HashMap<u64, Vec<(Epoch, Binding)>>>,
 }
 
 struct OpenEpoch {
     epoch: Epoch,
     changed: HashSet<u64>,
+}
+
+/// What a tick writes of the epoch that it ends.
+struct Closing {
+    time_us: i64,
+    bindings: Vec<Binding>,
+    watermarks: Vec<SourceWatermark>,
+    /// The disk is full.
+    is_full: bool,
+}
+
+impl Closing {
+    /// The tick is decided: readers go on, unless there is no room for what they read.
+    fn settle(&self, sources: &[Arc<SourceHandle>], epoch: Option<Epoch>) {
+        if self.is_full {
+            return;
+        }
+        for source in sources {
+            let is_bound = self.bindings.iter().any(|binding| binding.source == source.id);
+            source.settle(epoch.filter(|_| is_bound));
+        }
+    }
+
+    fn record(&self, epoch: Epoch) -> LogRecord {
+        LogRecord::Close { epoch, time_us: self.time_us, bindings: self.bindings.clone(), watermarks: self.watermarks.clone() }
+    }
 }
 
 /// The newest closed epoch and its time.
@@ -79,7 +110,6 @@ impl Coordinator {
             extra: AtomicBool::new(false),
             pulse: watch::Sender::new(0),
             transactions: AtomicU64::new(0),
-            recovered: Mutex::default(),
         })
     }
 
@@ -103,6 +133,11 @@ impl Coordinator {
         self.pulse.send_modify(|count| *count += 1);
     }
 
+    /// The log.
+    pub fn log(&self) -> &Arc<EpochLog> {
+        &self.log
+    }
+
     /// Asks for a tick as soon as the spacing allows.
     pub fn request_tick(&self) {
         self.wanted.notify_one();
@@ -119,14 +154,9 @@ impl Coordinator {
         self.tables.write().insert(table.id, table);
     }
 
-    /// Registers a source; bindings that the log held for it are recorded.
-    pub fn add_source(&self, source: Arc<SourceHandle>) -> Result<()> {
-        for (epoch, binding) in self.recovered.lock().remove(&source.id).unwrap_or_default() {
-            source.record(epoch, &binding)?;
-            source.close_epoch(epoch);
-        }
+    /// Registers a source. Those that the log knows are registered before it is replayed.
+    pub fn add_source(&self, source: Arc<SourceHandle>) {
         self.sources.write().insert(source.id, source);
-        Ok(())
     }
 
     /// Forgets a table or source.
@@ -155,67 +185,13 @@ impl Coordinator {
         self.tables.read().values().cloned().collect()
     }
 
-    /// Replays the log into the registered tables. The same epochs get the same contents; an epoch that was open at the crash is closed by a new
-    /// record. Returns when the log and the tables agree.
-    pub async fn recover(&self, records: Vec<LogRecord>) -> Result<()> {
-        let mut open = Epoch(1);
-        let mut last = ClosedEpoch { epoch: Epoch(0), time_us: 0 };
-        for record in records {
-            match record {
-                LogRecord::Dml { epoch, table, delta } => {
-                    if let Some(table) = self.table(table) {
-                        let prepared = table.prepare(delta)?;
-                        table.append(0, epoch, prepared);
-                    }
-                    open = open.max(epoch);
-                }
-                LogRecord::Close { epoch, time_us, bindings } => {
-                    self.recover_bindings(epoch, bindings)?;
-                    last = ClosedEpoch { epoch, time_us };
-                    open = open.max(epoch.next());
-                    for table in self.all_tables() {
-                        table.seal(epoch)?;
-                    }
-                }
-                LogRecord::Note { .. } => {}
-            }
-        }
-        for table in self.all_tables() {
-            let upper = table.collection().upper();
-            open = open.max(upper.next());
-            last.epoch = last.epoch.max(upper);
-        }
-        self.open.lock().epoch = open;
-        self.closed.send_replace(last);
-        if open > last.epoch.next() || last.epoch == Epoch(0) || self.has_pending() {
-            self.open.lock().changed.insert(0);
-            self.tick().await?;
-        }
-        Ok(())
-    }
-
-    fn has_pending(&self) -> bool {
-        self.all_tables().iter().any(|table| table.has_pending())
-    }
-
-    fn recover_bindings(&self, epoch: Epoch, bindings: Vec<Binding>) -> Result<()> {
-        for binding in bindings {
-            match self.source(binding.source) {
-                Some(source) => {
-                    source.record(epoch, &binding)?;
-                    source.close_epoch(epoch);
-                }
-                None => self.recovered.lock().entry(binding.source).or_default().push((epoch, binding)),
-            }
-        }
-        Ok(())
-    }
-
     /// Appends one transaction. When it returns, the changes are durable and belong to the epoch answered; tables must be locked by the caller.
+    /// `failures` is what the log said ([`EpochLog::failures`]) before the state was read that the changes rest on.
     ///
     /// # Errors
-    /// When the log cannot be written (53100 disk full among them); then nothing of the transaction has happened.
-    pub async fn append(&self, changes: Vec<(u64, Vec<SignedBatch>)>) -> Result<Epoch> {
+    /// When the log cannot be written (53100 disk full among them), or something before it was not, on which it may rest; then nothing of the
+    /// transaction has happened.
+    pub async fn append(&self, changes: Vec<(u64, Vec<SignedBatch>)>, failures: u64) -> Result<Epoch> {
         let transaction = self.transactions.fetch_add(1, Ordering::Relaxed) + 1;
         let mut tables = Vec::with_capacity(changes.len());
         let mut prepared = Vec::with_capacity(changes.len());
@@ -229,17 +205,18 @@ impl Coordinator {
             let epoch = open.epoch;
             // One append is one frame: after a crash all of it is there, or nothing.
             let record = |(table, delta): &(u64, Vec<SignedBatch>)| LogRecord::Dml { epoch, table: *table, delta: delta.clone() };
-            let ticket = self.log.append(&changes.iter().map(record).collect::<Vec<_>>());
-            for (table, prepared) in tables.iter().zip(prepared) {
-                table.append(transaction, epoch, prepared);
-                open.changed.insert(table.id);
+            let ticket = self.log.append_unless_failed(&changes.iter().map(record).collect::<Vec<_>>(), failures);
+            // What the log has refused already is not entered.
+            if !ticket.has_failed() {
+                for (table, prepared) in tables.iter().zip(prepared) {
+                    table.append(transaction, epoch, prepared, Some(ticket.clone()));
+                    open.changed.insert(table.id);
+                }
             }
             (epoch, ticket)
         };
         if let Err(error) = self.log.durable(ticket).await {
-            for table in &tables {
-                table.withdraw(transaction);
-            }
+            tables.iter().for_each(|table| table.withdraw_failed());
             return Err(log_error(error));
         }
         for table in &tables {
@@ -251,43 +228,68 @@ impl Coordinator {
     /// Closes the open epoch if there is something to close. Answers the newest closed epoch.
     pub async fn tick(&self) -> Result<ClosedEpoch> {
         let sources = self.all_sources();
-        let bindings: Vec<Binding> = sources.iter().flat_map(|source| source.bind()).collect();
-        let time_us = self.clock.wall_micros().max(self.closed().time_us + 1);
+        let closing = self.bind(&sources);
         let (epoch, mut ticket) = {
             let mut open = self.open.lock();
-            if open.changed.is_empty() && bindings.is_empty() && !self.extra.swap(false, Ordering::AcqRel) {
+            let is_wanted = || !closing.is_full && self.extra.swap(false, Ordering::AcqRel);
+            if open.changed.is_empty() && closing.bindings.is_empty() && !is_wanted() {
                 drop(open);
-                sources.iter().for_each(|source| source.settle(None));
+                closing.settle(&sources, None);
                 return Ok(self.closed());
             }
             let epoch = open.epoch;
-            let ticket = self.log.append(&[LogRecord::Close { epoch, time_us, bindings: bindings.clone() }]);
+            let ticket = self.log.append(&[closing.record(epoch)]);
             open.epoch = epoch.next();
             open.changed.clear();
             (epoch, ticket)
         };
-        for source in &sources {
-            let bound = bindings.iter().any(|binding| binding.source == source.id);
-            source.settle(bound.then_some(epoch));
-        }
+        closing.settle(&sources, Some(epoch));
         // The epoch's number is given away, so its end must be written, however long the disk refuses.
         while let Err(error) = self.log.durable(ticket).await {
             tracing::warn!(%error, %epoch, "could not write the end of an epoch, trying again");
             tokio::time::sleep(CLOSE_RETRY).await;
-            ticket = self.log.append(&[LogRecord::Close { epoch, time_us, bindings: bindings.clone() }]);
+            ticket = self.log.append(&[closing.record(epoch)]);
         }
-        for binding in &bindings {
+        self.close(epoch, &closing)
+    }
+
+    /// Asks the sources how far their readers are. On a full disk they stay where they are: what is left belongs to acknowledged changes.
+    fn bind(&self, sources: &[Arc<SourceHandle>]) -> Closing {
+        let time_us = self.clock.wall_micros().max(self.closed().time_us + 1);
+        let mut closing = Closing { time_us, bindings: Vec::new(), watermarks: Vec::new(), is_full: self.log.is_full() };
+        if closing.is_full {
+            // A try for space; whether it succeeds is seen at the next tick. Until then the readers stay stopped.
+            drop(self.log.append(&[]));
+        }
+        for source in sources {
+            let bindings = source.bind();
+            if closing.is_full {
+                continue;
+            }
+            if let Some(micros) = source.watermark_after(&bindings) {
+                closing.watermarks.push(SourceWatermark { source: source.id, micros });
+            }
+            closing.bindings.extend(bindings);
+        }
+        closing
+    }
+
+    /// The end of the epoch is durable: what belongs to it is published.
+    fn close(&self, epoch: Epoch, closing: &Closing) -> Result<ClosedEpoch> {
+        for binding in &closing.bindings {
             if let Some(source) = self.source(binding.source) {
                 source.record(epoch, binding)?;
             }
         }
-        for source in &sources {
-            source.close_epoch(epoch);
+        for watermark in &closing.watermarks {
+            if let Some(source) = self.source(watermark.source) {
+                source.pass(epoch, watermark.micros);
+            }
         }
         for table in self.all_tables() {
             table.seal(epoch)?;
         }
-        let closed = ClosedEpoch { epoch, time_us };
+        let closed = ClosedEpoch { epoch, time_us: closing.time_us };
         self.closed.send_replace(closed);
         self.announce();
         Ok(closed)
@@ -303,6 +305,9 @@ impl Coordinator {
             if let Err(error) = self.tick().await {
                 tracing::error!(%error, "closing an epoch failed");
             }
+            if self.log.is_full() {
+                tokio::time::sleep(FULL_DISK_PAUSE).await;
+            }
             tokio::time::sleep(FORCED_TICK_SPACING).await;
         }
     }
@@ -314,7 +319,7 @@ fn log_error(error: millpond_storage::error::StorageError) -> EngineError {
         millpond_storage::error::StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => EngineError::User {
             sqlstate: "53100",
             message: error.to_string(),
-            hint: Some("Free disk space; the server continues by itself.".into()),
+            hint: Some("Check free disk space. The server goes on by itself once there is some.".into()),
         },
         _ => error.into(),
     }

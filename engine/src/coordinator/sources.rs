@@ -12,6 +12,7 @@ use millpond_storage::{epoch::Epoch, epoch_log::Binding};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
+use super::snapshot::SourceSnapshot;
 use crate::{
     error::{EngineError, Result},
     scan::{
@@ -61,8 +62,20 @@ impl Gates {
 #[derive(Default)]
 struct History {
     splits: BTreeMap<String, Vec<(Epoch, BoundSplit)>>,
+    /// The maximum when the source has ended.
     watermarks: Vec<(Epoch, i64)>,
-    finished: Option<Epoch>,
+    /// Nothing is known of epochs before it.
+    known_from: Epoch,
+}
+
+impl History {
+    fn newest(&self, split: &str) -> Option<BoundSplit> {
+        self.splits.get(split)?.last().map(|(_, bound)| *bound)
+    }
+
+    fn watermark(&self) -> Option<i64> {
+        self.watermarks.last().map(|(_, micros)| *micros)
+    }
 }
 
 impl SourceHandle {
@@ -180,7 +193,7 @@ impl SourceHandle {
             .filter_map(|(split, reading)| {
                 let watermark_us = if reading.finished { i64::MAX } else { reading.watermark_us };
                 let bound = BoundSplit { end: reading.emitted, watermark_us, idle: reading.idle };
-                let before = history.splits.get(split).and_then(|entries| entries.last()).map(|(_, bound)| *bound);
+                let before = history.newest(split);
                 let behind = before.is_some_and(|before| before.end > bound.end);
                 let fresh = before.is_none() && reading.emitted == 0 && !reading.finished && !reading.idle;
                 (!behind && !fresh && before != Some(bound)).then(|| encode_binding(self.id, split, bound))
@@ -207,25 +220,29 @@ impl SourceHandle {
         Ok(())
     }
 
-    /// Takes the new minimum over splits after all bindings of an epoch were recorded.
-    pub fn close_epoch(&self, epoch: Epoch) {
+    /// The watermark that the source passes with these bindings, if it is a new one: the minimum over its splits. A source that has ended passes
+    /// the maximum. What is found goes into the log with the bindings, since it depends on the splits that are known now.
+    pub fn watermark_after(&self, bindings: &[Binding]) -> Option<i64> {
         let splits = self.splits.read();
         let complete = self.complete.load(Ordering::Acquire);
-        let mut history = self.history.write();
-        let latest: Vec<Option<BoundSplit>> =
-            splits.iter().map(|split| history.splits.get(&split.id).and_then(|entries| entries.last()).map(|(_, bound)| *bound)).collect();
-        let finished = complete && latest.iter().all(|bound| bound.is_some_and(|bound| bound.watermark_us == i64::MAX && bound.idle));
-        let holding =
-            latest.iter().map(|bound| bound.map_or(i64::MIN, |bound| if bound.idle { i64::MAX } else { bound.watermark_us })).min();
+        let history = self.history.read();
+        let mut latest: HashMap<&str, BoundSplit> =
+            splits.iter().filter_map(|split| Some((split.id.as_str(), history.newest(&split.id)?))).collect();
+        for binding in bindings {
+            if let Ok(bound) = decode_binding(binding) {
+                latest.insert(&binding.split, bound);
+            }
+        }
+        let latest = || splits.iter().map(|split| latest.get(split.id.as_str()));
+        let finished = complete && latest().all(|bound| bound.is_some_and(|bound| bound.watermark_us == i64::MAX && bound.idle));
+        let holding = latest().map(|bound| bound.map_or(i64::MIN, |bound| if bound.idle { i64::MAX } else { bound.watermark_us })).min();
         let passed = if finished { Some(i64::MAX) } else { holding.filter(|micros| *micros != i64::MAX && *micros != i64::MIN) };
-        if let Some(micros) = passed
-            && history.watermarks.last().is_none_or(|(_, last)| micros > *last)
-        {
-            history.watermarks.push((epoch, micros));
-        }
-        if finished && history.finished.is_none() {
-            history.finished = Some(epoch);
-        }
+        passed.filter(|micros| history.watermark().is_none_or(|last| *micros > last))
+    }
+
+    /// The source passes a watermark with an epoch, all of whose bindings were recorded.
+    pub fn pass(&self, epoch: Epoch, micros: i64) {
+        self.history.write().watermarks.push((epoch, micros));
     }
 
     /// What belongs to epoch `at` and those before it.
@@ -249,7 +266,7 @@ impl SourceHandle {
 
     /// The epoch that holds the last row of a bounded source.
     pub fn finished(&self) -> Option<Epoch> {
-        self.history.read().finished
+        self.history.read().watermarks.last().filter(|(_, micros)| *micros == i64::MAX).map(|(epoch, _)| *epoch)
     }
 
     /// Drops what only epochs below `epoch` need.
@@ -261,23 +278,36 @@ impl SourceHandle {
         }
         let keep_from = history.watermarks.partition_point(|(at, _)| *at <= epoch).saturating_sub(1);
         history.watermarks.drain(..keep_from);
+        history.known_from = history.known_from.max(epoch);
     }
 
-    /// All bindings in force, as log records, for a log that is cut.
-    pub fn snapshot(&self) -> Vec<(Epoch, Binding)> {
+    /// The oldest epoch of which is known what it bound.
+    pub fn known_from(&self) -> Epoch {
+        self.history.read().known_from
+    }
+
+    /// Where it stood at an epoch.
+    pub(super) fn snapshot(&self, at: Epoch) -> SourceSnapshot {
         let history = self.history.read();
-        history
-            .splits
-            .iter()
-            .filter_map(|(split, entries)| entries.last().map(|(epoch, bound)| (*epoch, encode_binding(self.id, split, *bound))))
-            .collect()
+        let splits = history.splits.iter().filter_map(|(split, entries)| Some((split.clone(), newest_at(entries, at)?)));
+        SourceSnapshot::new(newest_at(&history.watermarks, at), splits)
+    }
+
+    /// Stands where it stood at an epoch; what came later is recorded then.
+    pub(super) fn restore(&self, epoch: Epoch, snapshot: &SourceSnapshot) {
+        let mut history = self.history.write();
+        history.splits = snapshot.splits().map(|(split, bound)| (split.clone(), vec![bound])).collect();
+        history.watermarks = snapshot.watermark().into_iter().collect();
+        history.known_from = epoch;
+        let newest = snapshot.splits().map(|(_, (epoch, _))| epoch).max().unwrap_or_default();
+        let mut gates = self.gates.lock();
+        gates.bound = gates.bound.max(newest);
     }
 
     /// Splits with where they stand, for `millpond.sources`.
     pub fn status(&self) -> Vec<(Split, Option<BoundSplit>)> {
         let history = self.history.read();
-        let bound = |split: &Split| history.splits.get(&split.id).and_then(|entries| entries.last()).map(|(_, bound)| *bound);
-        self.splits.read().iter().map(|split| (split.clone(), bound(split))).collect()
+        self.splits.read().iter().map(|split| (split.clone(), history.newest(&split.id))).collect()
     }
 }
 
@@ -292,9 +322,13 @@ pub struct SourceSettings {
     pub fail_on_bad_rows: bool,
 }
 
-fn latest<T: Copy>(entries: &[(Epoch, T)], at: Epoch) -> Option<T> {
+fn newest_at<T: Copy>(entries: &[(Epoch, T)], at: Epoch) -> Option<(Epoch, T)> {
     let position = entries.partition_point(|(epoch, _)| *epoch <= at);
-    position.checked_sub(1).map(|last| entries[last].1)
+    position.checked_sub(1).map(|last| entries[last])
+}
+
+fn latest<T: Copy>(entries: &[(Epoch, T)], at: Epoch) -> Option<T> {
+    newest_at(entries, at).map(|(_, value)| value)
 }
 
 /// `end` of a binding: offset and watermark, eight bytes each.

@@ -4,7 +4,7 @@
 //! [`TableHandle::lock`].
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     ops::Bound,
     sync::{
         Arc,
@@ -21,6 +21,7 @@ use millpond_storage::{
     collection::{Collection, CollectionKey, ScanRequest},
     encoding::EncodedRows,
     epoch::Epoch,
+    epoch_log::{EpochLog, LogTicket},
     signed_batch::SignedBatch,
 };
 use parking_lot::Mutex;
@@ -41,6 +42,9 @@ pub struct TableHandle {
     last_acknowledged: AtomicU64,
     last_appended: AtomicU64,
     version: AtomicU64,
+    log: Arc<EpochLog>,
+    /// What the log had said of its failures when those were taken back that concern this table.
+    settled_failures: AtomicU64,
 }
 
 /// What was appended and is not sealed yet.
@@ -70,6 +74,8 @@ struct Pending {
     version: u64,
     epoch: Epoch,
     batches: Vec<SignedBatch>,
+    /// Tells whether the log has refused it; `None` for what came from the log.
+    ticket: Option<LogTicket>,
 }
 
 /// A row where it stands: a batch and its number in it.
@@ -117,8 +123,8 @@ pub struct Acknowledged {
 }
 
 impl TableHandle {
-    /// A table over its collection.
-    pub fn new(id: u64, collection: Arc<Collection>) -> Arc<Self> {
+    /// A table over its collection, whose changes go into the log.
+    pub fn new(id: u64, collection: Arc<Collection>, log: Arc<EpochLog>) -> Arc<Self> {
         Arc::new(Self {
             id,
             collection,
@@ -127,6 +133,8 @@ impl TableHandle {
             last_acknowledged: AtomicU64::new(0),
             last_appended: AtomicU64::new(0),
             version: AtomicU64::new(0),
+            settled_failures: AtomicU64::new(log.failures()),
+            log,
         })
     }
 
@@ -158,6 +166,7 @@ impl TableHandle {
     /// Rows with these keys (encoded by the collection's key codec; keyed tables only), everything appended so far included: the rows found, and
     /// for each key its row in them.
     pub fn lookup(&self, keys: &EncodedRows) -> Result<(RecordBatch, Vec<Option<u32>>)> {
+        self.settle_failures();
         let open = self.open.lock();
         let (sealed, mut found) = self.collection.get(self.collection.upper(), keys)?;
         if open.newest.is_empty() && open.layers.is_empty() {
@@ -182,6 +191,7 @@ impl TableHandle {
 
     /// The state that includes everything appended so far.
     pub fn acknowledged(&self) -> Result<Acknowledged> {
+        self.settle_failures();
         let open = self.open.lock();
         let at = self.collection.upper();
         if key_columns(&self.collection).is_some() {
@@ -208,25 +218,39 @@ impl TableHandle {
         Ok(Prepared { batches, states })
     }
 
-    pub(super) fn append(&self, transaction: u64, epoch: Epoch, prepared: Prepared) {
+    pub(super) fn append(&self, transaction: u64, epoch: Epoch, prepared: Prepared, ticket: Option<LogTicket>) {
         let mut open = self.open.lock();
         self.last_appended.fetch_max(epoch.0, Ordering::AcqRel);
         let version = self.version.fetch_add(1, Ordering::AcqRel) + 1;
         open.enter(transaction, epoch, version, prepared.states);
-        open.pending.push_back(Pending { transaction, version, epoch, batches: prepared.batches });
+        open.pending.push_back(Pending { transaction, version, epoch, batches: prepared.batches, ticket });
     }
 
     pub(super) fn has_pending(&self) -> bool {
         !self.open.lock().pending.is_empty()
     }
 
-    /// The log refused the transaction: it never happened.
-    pub(super) fn withdraw(&self, transaction: u64) {
+    /// Takes back what the log has refused, if it has refused anything since the last time. Whoever reads the state does so first, for the session
+    /// that appended it may learn of it later. A failure that comes after this is known to [`EpochLog::append_unless_failed`].
+    fn settle_failures(&self) {
+        let failures = self.log.failures();
+        if self.settled_failures.load(Ordering::Acquire) != failures {
+            self.withdraw_failed();
+            self.settled_failures.store(failures, Ordering::Release);
+        }
+    }
+
+    /// Takes back what the log has refused: it never happened.
+    pub(super) fn withdraw_failed(&self) {
         let mut open = self.open.lock();
-        open.layers.retain(|layer| layer.transaction != transaction);
-        let Some(place) = open.pending.iter().position(|pending| pending.transaction == transaction) else { return };
-        open.pending.remove(place);
-        // What it overwrote is entered again, in order.
+        let has_failed = |pending: &Pending| pending.ticket.as_ref().is_some_and(LogTicket::has_failed);
+        let failed: HashSet<u64> = open.pending.iter().filter(|pending| has_failed(pending)).map(|pending| pending.transaction).collect();
+        if failed.is_empty() {
+            return;
+        }
+        open.layers.retain(|layer| !failed.contains(&layer.transaction));
+        open.pending.retain(|pending| !failed.contains(&pending.transaction));
+        // What they overwrote is entered again, in order.
         let small: Vec<(u64, u64, Epoch, Vec<SignedBatch>)> = open
             .pending
             .iter()
@@ -247,6 +271,8 @@ impl TableHandle {
 
     /// Publishes an epoch.
     pub(super) fn seal(&self, epoch: Epoch) -> Result<()> {
+        // The end of the epoch is durable, so the log has decided on all before it.
+        self.withdraw_failed();
         let batches: Vec<SignedBatch> = {
             let open = self.open.lock();
             open.pending.iter().filter(|p| p.epoch <= epoch).flat_map(|p| p.batches.iter().cloned()).collect()

@@ -19,7 +19,7 @@ use super::{
     inputs::{BARRIERS_IN_FLIGHT, next_epoch},
     running::{JobInputs, Running, ScanPositions, Spawn},
     spec::JobSpec,
-    status::{CheckpointStatus, JobCommand, JobHandle, JobState},
+    status::{CheckpointStatus, JobCommand, JobFailure, JobHandle, JobState},
 };
 use crate::{
     coordinator::ClosedEpoch,
@@ -58,11 +58,41 @@ pub struct Driver {
     pub fingerprint: u64,
     /// Keep what the newest checkpoint has not consumed of the upstreams, also between two attempts.
     pub holds: Vec<Hold>,
+    /// Whether it has a checkpoint to go on from: then it waits for what may pass, however long.
+    pub established: bool,
 }
 
 enum Ended {
     Stopped,
     Finished,
+}
+
+/// Errors that another attempt only repeats.
+fn is_final(error: &EngineError) -> bool {
+    use StorageError::{Corrupt, FallenBehind, Incompatible};
+    matches!(error, EngineError::Storage(Corrupt { .. } | FallenBehind { .. } | Incompatible { .. }))
+}
+
+/// Errors of what is outside: a disk that is full, an object store that is away.
+fn may_pass(error: &EngineError) -> bool {
+    use StorageError::{Io, ObjectStore, Store};
+    matches!(error, EngineError::Retryable(_) | EngineError::Storage(Io { .. } | ObjectStore { .. } | Store(_)))
+}
+
+/// What a client is told of the error that parked a job.
+fn failure(error: &EngineError) -> JobFailure {
+    let told = |sqlstate, hint: Option<&str>| JobFailure { sqlstate, message: error.to_string(), hint: hint.map(str::to_owned) };
+    match error {
+        EngineError::User { sqlstate, hint, .. } => told(sqlstate, hint.as_deref()),
+        EngineError::Storage(StorageError::Io { source, .. }) if source.kind() == std::io::ErrorKind::StorageFull => {
+            told("53100", Some("Check free disk space."))
+        }
+        EngineError::Storage(StorageError::Corrupt { .. } | StorageError::Incompatible { .. }) => told("XX001", None),
+        EngineError::Storage(StorageError::FallenBehind { .. }) => told("55000", Some("Drop it and create it again.")),
+        EngineError::Storage(StorageError::Internal(_)) | EngineError::Internal(_) => told("XX000", None),
+        EngineError::Storage(_) | EngineError::Retryable(_) => told("58030", None),
+        EngineError::Cancelled => told("57014", None),
+    }
 }
 
 impl Driver {
@@ -75,6 +105,8 @@ impl Driver {
             let error = match self.attempt().await {
                 Ok(Ended::Stopped) => return,
                 Ok(Ended::Finished) => {
+                    self.holds.clear();
+                    self.handle.resume_never();
                     self.set_state(JobState::Finished);
                     return self.follow_closed().await;
                 }
@@ -87,17 +119,34 @@ impl Driver {
             }
             tracing::warn!(job = %self.spec.name, %error, epoch = %at, failures = failures.1, "job failed");
             *self.handle.error.lock() = Some(error.to_string());
-            if failures.1 >= FAILURES_TO_PARK || matches!(error, EngineError::Storage(StorageError::Corrupt { .. })) {
-                self.set_state(JobState::Failed);
-                return;
+            let is_patient = self.established && may_pass(&error);
+            if is_final(&error) || (failures.1 >= FAILURES_TO_PARK && !is_patient) {
+                return self.park(&error).await;
             }
             self.handle.restarts.fetch_add(1, Ordering::Relaxed);
             self.set_state(JobState::CatchingUp);
             tokio::select! {
                 () = tokio::time::sleep(backoff) => {}
-                command = self.commands.recv() => if !matches!(command, Some(JobCommand::Checkpoint)) { return },
+                command = self.commands.recv() => if matches!(command, Some(JobCommand::Stop) | None) { return },
             }
             backoff = (backoff * 2).min(LONGEST_BACKOFF);
+        }
+    }
+
+    /// The job does not go on by itself. What it has not consumed is kept, for it may be mended, until it is dropped or that takes too much.
+    async fn park(&mut self, error: &EngineError) {
+        *self.handle.failure.lock() = Some(failure(error));
+        self.set_state(JobState::Failed);
+        while let Some(command) = self.commands.recv().await {
+            match command {
+                JobCommand::Stop => return,
+                JobCommand::Checkpoint => {}
+                JobCommand::LetGo => {
+                    self.holds.clear();
+                    self.handle.resume_never();
+                    tracing::warn!(job = %self.spec.name, "a failed job has fallen behind: what it has not read is not kept any more");
+                }
+            }
         }
     }
 
@@ -116,7 +165,7 @@ impl Driver {
             }
             tokio::select! {
                 changed = pulse.changed() => if changed.is_err() { return },
-                command = self.commands.recv() => if !matches!(command, Some(JobCommand::Checkpoint)) { return },
+                command = self.commands.recv() => if matches!(command, Some(JobCommand::Stop) | None) { return },
             }
         }
     }
@@ -141,6 +190,7 @@ impl Driver {
             tokio::select! {
                 command = self.commands.recv() => match command {
                     Some(JobCommand::Checkpoint) => attempt.checkpoint_wanted = true,
+                    Some(JobCommand::LetGo) => {}
                     Some(JobCommand::Stop) | None => return Ok(Ended::Stopped),
                 },
                 event = attempt.running.events.recv() => {
@@ -174,22 +224,22 @@ impl Driver {
             let note = restored.notes().get(POSITIONS_NOTE).map_or("{}", String::as_str);
             positions = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("scan positions: {e}")))?;
             self.handle.sealed.store(injected.0, Ordering::Release);
+            self.established = true;
             if restored.notes().contains_key(FINISHED_NOTE) {
                 return Ok(None);
             }
+            self.hold_from(&inputs, injected)?;
+        } else {
+            // Contents at the newest epoch, and what comes after it, is what a new job reads.
+            self.holds = inputs.collections.values().map(|collection| collection.hold(collection.upper())).collect::<Result<_, _>>()?;
+            let closed = self.shared.coordinator.closed().epoch;
+            self.handle.resume_at(inputs.collections.values().map(|collection| collection.upper()).chain([closed]).min().unwrap_or(closed));
         }
         let store = self.shared.open_job_store(&self.spec)?;
         let state = match &restored {
             Some(restored) => Some(checkpointer.load_into(restored, &store).await?),
             None => None,
         };
-        // Changes after the checkpoint must stay until the next one is complete.
-        let mut holds = Vec::new();
-        for collection in inputs.collections.values() {
-            let at = if restored.is_some() { injected.max(collection.since()) } else { collection.upper() };
-            holds.push(collection.hold(at)?);
-        }
-        self.holds = holds;
         let spawn = Spawn {
             spec: &self.spec,
             inputs: &inputs,
@@ -223,6 +273,18 @@ impl Driver {
             ready,
             state_bytes: BTreeMap::new(),
         }))
+    }
+
+    /// Changes after the checkpoint must stay until the next one is complete. If any of them is gone the job cannot go on.
+    fn hold_from(&mut self, inputs: &JobInputs, epoch: Epoch) -> Result<()> {
+        let behind = |oldest: Epoch| StorageError::FallenBehind { asked: epoch.0, oldest: oldest.0 };
+        if let Some(known) = inputs.sources.values().map(|source| source.known_from()).find(|known| epoch < *known) {
+            return Err(behind(known).into());
+        }
+        // The new holds are placed before the old ones go.
+        self.holds = inputs.collections.values().map(|collection| collection.hold(epoch)).collect::<Result<_, _>>()?;
+        self.handle.resume_at(epoch);
+        Ok(())
     }
 
     /// Injects the next barrier, if there is an epoch to close and room in flight.
@@ -407,11 +469,8 @@ impl Driver {
         };
         let epoch = status.epoch;
         self.handle.remember_checkpoint(status);
-        let mut holds = Vec::new();
-        for collection in attempt.inputs.collections.values() {
-            holds.push(collection.hold(epoch)?);
-        }
-        self.holds = holds;
+        self.hold_from(&attempt.inputs, epoch)?;
+        self.established = true;
         if !attempt.ready && attempt.publishable_at(epoch) {
             attempt.ready = true;
             if let Some(collection) = &self.collection {

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use millpond_storage::{collection::Collection, epoch::Epoch};
+use millpond_storage::{collection::Hold, epoch::Epoch};
 
 use super::{spec::SinkFactory, status::JobHandle};
 use crate::{coordinator::Coordinator, error::Result};
@@ -13,11 +13,11 @@ use crate::{coordinator::Coordinator, error::Result};
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
-/// Feeds the sink until the job is dropped.
-pub async fn run(handle: Arc<JobHandle>, collection: Arc<Collection>, factory: SinkFactory, coordinator: Arc<Coordinator>) {
+/// Feeds the sink until the job is dropped. `hold` keeps what it has not written yet, also while the target fails.
+pub async fn run(handle: Arc<JobHandle>, mut hold: Hold, factory: SinkFactory, coordinator: Arc<Coordinator>) {
     let mut backoff = FIRST_BACKOFF;
     loop {
-        match feed(&handle, &collection, &factory, &coordinator).await {
+        match feed(&handle, &mut hold, &factory, &coordinator).await {
             Ok(()) => return,
             Err(error) => {
                 tracing::warn!(sink = %handle.name, %error, "sink failed, trying again");
@@ -32,10 +32,11 @@ pub async fn run(handle: Arc<JobHandle>, collection: Arc<Collection>, factory: S
     }
 }
 
-async fn feed(handle: &JobHandle, collection: &Arc<Collection>, factory: &SinkFactory, coordinator: &Coordinator) -> Result<()> {
+async fn feed(handle: &JobHandle, hold: &mut Hold, factory: &SinkFactory, coordinator: &Coordinator) -> Result<()> {
+    let collection = hold.collection().clone();
     let mut sink = factory().await?;
     let mut reached = sink.reached().await?;
-    let mut hold = collection.hold(reached.max(collection.since()))?;
+    hold.advance(reached);
     let mut pulse = coordinator.pulse();
     loop {
         pulse.mark_unchanged();
@@ -50,14 +51,11 @@ async fn feed(handle: &JobHandle, collection: &Arc<Collection>, factory: &SinkFa
                 *handle.error.lock() = None;
             }
             reached = durable.max(reached);
-            // The new hold is placed before the old one goes.
-            hold = collection.hold(reached)?;
+            hold.advance(reached);
         }
         tokio::select! {
-            changed = pulse.changed() => if changed.is_err() { break },
-            () = handle.commands.closed() => break,
+            changed = pulse.changed() => if changed.is_err() { return Ok(()) },
+            () = handle.commands.closed() => return Ok(()),
         }
     }
-    drop(hold);
-    Ok(())
 }

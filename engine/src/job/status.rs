@@ -99,6 +99,16 @@ pub enum JobCommand {
     Stop,
     /// Take a checkpoint at the next barrier.
     Checkpoint,
+    /// A parked job gives up what is kept for it: it will not go on.
+    LetGo,
+}
+
+/// Why a job is parked.
+#[derive(Clone, Debug)]
+pub(super) struct JobFailure {
+    pub(super) sqlstate: &'static str,
+    pub(super) message: String,
+    pub(super) hint: Option<String>,
 }
 
 /// A job from outside.
@@ -120,6 +130,8 @@ pub struct JobHandle {
     pub(super) backfill_rows: AtomicU64,
     pub(super) backfill_expected: AtomicU64,
     pub(super) error: Mutex<Option<String>>,
+    pub(super) failure: Mutex<Option<JobFailure>>,
+    resumes_at: AtomicU64,
     pub(super) checkpoints: Mutex<VecDeque<CheckpointStatus>>,
     rate: Mutex<Rate>,
 }
@@ -148,6 +160,8 @@ impl JobHandle {
             backfill_rows: AtomicU64::new(0),
             backfill_expected: AtomicU64::new(0),
             error: Mutex::default(),
+            failure: Mutex::default(),
+            resumes_at: AtomicU64::new(0),
             checkpoints: Mutex::default(),
             rate: Mutex::new(Rate { at: Instant::now(), rows: 0, per_second: 0.0 }),
         })
@@ -161,6 +175,21 @@ impl JobHandle {
     /// Newest sealed epoch.
     pub fn sealed(&self) -> Epoch {
         Epoch(self.sealed.load(Ordering::Acquire))
+    }
+
+    /// The epoch from which on the job needs what its inputs were bound to, should it be started again: 0 while that is not known.
+    pub fn resumes_at(&self) -> Epoch {
+        Epoch(self.resumes_at.load(Ordering::Acquire))
+    }
+
+    /// The job would go on from this epoch.
+    pub(super) fn resume_at(&self, epoch: Epoch) {
+        self.resumes_at.store(epoch.0, Ordering::Release);
+    }
+
+    /// The job will not go on: it needs nothing.
+    pub(super) fn resume_never(&self) {
+        self.resume_at(Epoch(u64::MAX));
     }
 
     /// Rows that backfills have read, and rows they expect.
@@ -179,8 +208,10 @@ impl JobHandle {
             match now {
                 JobState::Running | JobState::Finished => return Ok(()),
                 JobState::Failed => {
-                    let message = self.error.lock().clone().unwrap_or_default();
-                    return Err(EngineError::user("XX000", format!("job \"{}\" failed: {message}", self.name)));
+                    return Err(match self.failure.lock().clone() {
+                        Some(JobFailure { sqlstate, message, hint }) => EngineError::User { sqlstate, message, hint },
+                        None => EngineError::Internal(format!("job \"{}\" has failed without a reason", self.name)),
+                    });
                 }
                 JobState::Backfilling | JobState::CatchingUp => {}
             }
@@ -200,7 +231,11 @@ impl JobHandle {
         if self.commands.send(JobCommand::Checkpoint).is_err() {
             return Ok(());
         }
-        checkpointed.changed().await.map_err(|_| EngineError::Cancelled)
+        let mut state = self.state.subscribe();
+        tokio::select! {
+            changed = checkpointed.changed() => changed.map_err(|_| EngineError::Cancelled),
+            _ended = state.wait_for(|state| matches!(state, JobState::Finished | JobState::Failed)) => Ok(()),
+        }
     }
 
     /// The row of `millpond.jobs`. `closed` is the newest closed epoch and its time.

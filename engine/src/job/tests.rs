@@ -9,6 +9,8 @@ use arrow::{
 };
 use millpond_storage::{
     collection::{CollectionKey, CollectionSpec, ScanRequest},
+    epoch::Epoch,
+    epoch_log::LogOptions,
     memory::MemoryBudget,
     object::ObjectStorage,
     signed_batch::SignedBatch,
@@ -85,12 +87,17 @@ fn grouped() -> DataflowGraph {
 }
 
 async fn open(dir: &Path) -> Arc<Engine> {
+    open_with(dir, LogOptions::default()).await
+}
+
+async fn open_with(dir: &Path, log: LogOptions) -> Arc<Engine> {
     let config = EngineConfig {
         data_dir: dir.to_path_buf(),
         objects: ObjectStorage::local(&dir.join("objects")).expect("a folder"),
         memory: MemoryBudget::new(64 << 20),
         parallelism: 2,
         tick: Duration::from_millis(20),
+        log,
     };
     let engine = Engine::open(config).await.expect("opens");
     let table = TableSpec { id: TABLE, name: "t".into(), schema: schema(&["k", "v"]), primary_key: None, append_only: false };
@@ -116,7 +123,8 @@ fn start(engine: &Engine, dir: &Path, parallelism: usize) -> Arc<super::status::
 }
 
 async fn read(engine: &Engine) -> Vec<(i64, i64, i64)> {
-    let point = engine.read_epoch(&[VIEW], Freshness::Default, Duration::from_secs(20)).await.expect("readable");
+    let point = engine.read_epoch(&[VIEW], Freshness::Default, Duration::from_secs(20)).await;
+    let point = point.unwrap_or_else(|error| panic!("{error}: {:?}", engine.jobs()));
     let collection = engine.collection(VIEW).expect("the view");
     let mut found = Vec::new();
     for step in collection.scan(point.epoch, ScanRequest::default()).expect("a scan") {
@@ -164,4 +172,53 @@ async fn a_view_shows_every_acknowledged_change_also_after_restarts_at_another_p
         engine.stop().await;
         drop((engine, job));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_history_is_cut_from_the_log_and_nothing_is_lost() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let small = || LogOptions { segment_bytes: 4 << 10, ..LogOptions::default() };
+    let mut engine = open_with(dir.path(), small()).await;
+    let mut job = start(&engine, dir.path(), 2);
+    for round in 0..4 {
+        for k in 0..150 {
+            insert(&engine, &[(k, round)]).await;
+        }
+        let expected: Vec<_> = (0..150).map(|k| (k, round + 1, round)).collect();
+        assert_eq!(read(&engine).await, expected);
+        let long = engine.coordinator().log().bytes();
+        // Nobody needs what the job's checkpoint and the table's base have.
+        job.checkpoint().await.expect("a checkpoint");
+        engine.collection(TABLE).expect("the table").fold_now().expect("folded");
+        crate::maintenance::cut_log(engine.shared()).await;
+        let short = engine.coordinator().log().bytes();
+        assert!(short < 10 << 10 && short < long, "round {round}: {long} bytes, cut to {short}");
+        let closed = engine.coordinator().closed().epoch;
+        insert(&engine, &[(1000, round)]).await;
+        delete(&engine, &[(1000, round)]).await;
+        engine.stop().await;
+        drop((engine, job));
+        engine = open_with(dir.path(), small()).await;
+        assert!(engine.coordinator().closed().epoch >= closed, "epochs go on where they were");
+        job = start(&engine, dir.path(), 2);
+        assert_eq!(read(&engine).await, expected, "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_parked_job_needs_is_kept_until_it_takes_too_much() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let engine = open(dir.path()).await;
+    insert(&engine, &[(1, 1)]).await;
+    engine.park(77, [TABLE]);
+    assert_eq!(engine.shared().needed_from(), Epoch(0));
+    let table = engine.collection(TABLE).expect("the table");
+    let held = table.since();
+    insert(&engine, &[(2, 2)]).await;
+    engine.coordinator().tick().await.expect("a tick");
+    table.fold_now().expect("folded");
+    assert_eq!(table.since(), held);
+    engine.shared().let_go();
+    table.fold_now().expect("folded");
+    assert!(table.since() > held && engine.shared().needed_from() > Epoch(0));
 }

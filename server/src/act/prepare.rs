@@ -12,32 +12,19 @@ use millpond_planner::{
 use crate::{
     act::dml::insert::constant,
     answer::Answer,
-    error::{Result, SqlError},
-    session::{Prepared, Session, cancel::Cancel},
+    error::Result,
+    session::{Session, cancel::Cancel},
     statement::{self, PreparedPlan},
 };
-
-/// Most statements a session may prepare.
-const PREPARED_LIMIT: usize = 10_000;
 
 /// PREPARE name (types) AS statement.
 pub(crate) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<Answer> {
     let name = fold(&prepare.name);
-    if session.prepared.contains_key(&name) {
-        return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
-    }
-    if session.prepared.len() >= PREPARED_LIMIT {
-        return Err(SqlError::new("54000", "too many prepared statements in this session"));
-    }
+    session.prepared.check_free(&name)?;
     let types = prepare.types.iter().map(|data_type| Ok(Some(from_ast(data_type)?.0))).collect::<Result<Vec<Option<SqlType>>>>()?;
     let prepared = statement::prepare_typed(session, prepare.statement.clone(), types)?;
-    session.prepared.insert(name, prepared);
+    session.prepared.insert(name, Arc::new(prepared), true)?;
     Ok(Answer::done("PREPARE"))
-}
-
-/// The prepared statement of that name.
-pub(crate) fn find<'a>(session: &'a Session, name: &str) -> Result<&'a Prepared> {
-    session.prepared.get(name).ok_or_else(|| SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")))
 }
 
 /// EXECUTE name (arguments), which have been bound to the types of the parameters.
@@ -53,9 +40,9 @@ pub(crate) fn deallocate(session: &mut Session, name: Option<&str>) -> Result<An
             session.prepared.clear();
             Ok(Answer::done("DEALLOCATE ALL"))
         }
-        Some(name) => match session.prepared.remove(name) {
-            Some(_) => Ok(Answer::done("DEALLOCATE")),
-            None => Err(SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"))),
-        },
+        Some(name) => {
+            session.prepared.remove(name)?;
+            Ok(Answer::done("DEALLOCATE"))
+        }
     }
 }

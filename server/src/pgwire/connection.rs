@@ -10,14 +10,15 @@ use super::message::{Request, violation};
 use crate::error::{Severity, SqlError};
 use crate::session::{Prepared, Session, TransactionStatus};
 
-/// Prepared statements, and portals, that a session may have at a time.
-pub(super) const MAX_NAMED_OBJECTS: usize = 20_000;
+/// Portals that a session may have at a time.
+pub(super) const MAX_PORTALS: usize = 20_000;
 
 /// A session with its socket.
 pub(super) struct Connection {
     pub(super) line: Line,
     pub(super) session: Session,
-    pub(super) statements: HashMap<String, Arc<Prepared>>,
+    /// The statement without a name; those with one are the session's.
+    pub(super) unnamed: Option<Arc<Prepared>>,
     pub(super) portals: HashMap<String, Portal>,
     /// After an error in the extended protocol: nothing is heard up to the next Sync.
     pub(super) skipping: bool,
@@ -28,7 +29,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(line: Line, session: Session) -> Self {
         let status = session.transaction_status();
-        Self { line, session, statements: HashMap::new(), portals: HashMap::new(), skipping: false, status }
+        Self { line, session, unnamed: None, portals: HashMap::new(), skipping: false, status }
     }
 
     /// Serves the client until it or the server ends the connection.

@@ -6,7 +6,7 @@ use datafusion::scalar::ScalarValue;
 
 use super::attend::Failure;
 use super::bind;
-use super::connection::{Connection, MAX_NAMED_OBJECTS};
+use super::connection::{Connection, MAX_PORTALS};
 use super::copy_in::copy_in;
 use super::copy_out::copy_out;
 use super::encode::Formats;
@@ -35,26 +35,27 @@ enum PortalState {
 impl Connection {
     /// Parse.
     pub(super) async fn parse(&mut self, name: String, sql: &str, types: &[i32]) -> Result<(), Failure> {
-        if !name.is_empty() && self.statements.contains_key(&name) {
-            return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")).into());
+        if name.is_empty() {
+            self.unnamed = None;
+        } else {
+            self.session.prepared.check_free(&name)?;
         }
-        if self.statements.len() >= MAX_NAMED_OBJECTS {
-            return Err(too_many("prepared statements").into());
-        }
-        self.statements.remove(&name);
         let given: Vec<Option<i32>> = types.iter().map(|oid| (*oid != 0).then_some(*oid)).collect();
-        let prepared = self.line.attend(self.session.prepare(sql, &given)).await??;
-        self.statements.insert(name, Arc::new(prepared));
+        let prepared = Arc::new(self.line.attend(self.session.prepare(sql, &given)).await??);
+        if name.is_empty() {
+            self.unnamed = Some(prepared);
+        } else {
+            self.session.prepared.insert(name, prepared, false)?;
+        }
         self.line.outbox.parse_complete();
         Ok(())
     }
 
     fn statement(&self, name: &str) -> Result<Arc<Prepared>, SqlError> {
-        let missing = || match name {
-            "" => SqlError::new("26000", "unnamed prepared statement does not exist"),
-            _ => SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")),
-        };
-        self.statements.get(name).cloned().ok_or_else(missing)
+        if name.is_empty() {
+            return self.unnamed.clone().ok_or_else(|| SqlError::new("26000", "unnamed prepared statement does not exist"));
+        }
+        self.session.prepared.get(name).cloned()
     }
 
     /// Bind.
@@ -63,8 +64,8 @@ impl Connection {
         if !message.portal.is_empty() && self.portals.contains_key(&message.portal) {
             return Err(SqlError::new("42P03", format!("cursor \"{}\" already exists", message.portal)).into());
         }
-        if self.portals.len() >= MAX_NAMED_OBJECTS {
-            return Err(too_many("portals").into());
+        if self.portals.len() >= MAX_PORTALS {
+            return Err(too_many_portals().into());
         }
         let parameters = if message.parameters.is_empty() && prepared.parameter_types.is_empty() {
             Vec::new()
@@ -155,7 +156,12 @@ impl Connection {
 
     /// Close: what is not there is no error.
     pub(super) fn close_statement(&mut self, name: &str) {
-        self.statements.remove(name);
+        if name.is_empty() {
+            self.unnamed = None;
+        } else {
+            // Nothing of that name is as good as closed.
+            let _ = self.session.prepared.remove(name);
+        }
         self.line.outbox.close_complete();
     }
 
@@ -183,6 +189,6 @@ fn no_portal(name: &str) -> SqlError {
     SqlError::new("34000", format!("portal \"{name}\" does not exist"))
 }
 
-fn too_many(what: &str) -> SqlError {
-    SqlError::new("53400", format!("too many {what} in this session")).with_hint("Close what is no longer used.")
+fn too_many_portals() -> SqlError {
+    SqlError::new("53400", "too many portals in this session").with_hint("Close what is no longer used.")
 }

@@ -12,7 +12,7 @@ impl Connection {
     /// Runs a script and says ReadyForQuery.
     pub(super) async fn simple_query(&mut self, sql: &str) -> Result<(), Failure> {
         // As in Postgres, a simple query takes the unnamed statement and portal away.
-        self.statements.remove("");
+        self.unnamed = None;
         self.portals.remove("");
         let outcome = self.run_script(sql).await;
         let outcome = match outcome {

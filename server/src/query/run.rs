@@ -36,6 +36,8 @@ pub(crate) async fn stream(state: &Arc<ServerState>, run: Run) -> Result<BatchSt
         match first {
             // A hash join keeps one side in memory; sorting both instead spills.
             Some(Err(error)) if error.sqlstate == "53200" => self::start(&server, &plan, rows, now_us, true).await,
+            // What fails before there are any rows fails before they are described, as in Postgres when a constant cannot be computed.
+            Some(Err(error)) => Err(error),
             first => Ok((first, rest)),
         }
     };

@@ -68,8 +68,8 @@ const MESSAGE_LEVELS: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug
 /// Who owns everything that exists.
 pub(crate) const OWNER_NAME: &str = "millpond";
 
-/// The version clients are told: that of the Postgres whose behaviour is followed.
-pub(crate) const SERVER_VERSION: &str = "15.0";
+/// The version clients are told: that of the Postgres whose behaviour is followed, which is all that drivers read, and our own.
+pub(crate) const SERVER_VERSION: &str = concat!("15.0 (Millpond ", env!("CARGO_PKG_VERSION"), ")");
 
 /// Every setting, by lower-case name.
 pub(crate) static SETTINGS: &[Setting] = &[

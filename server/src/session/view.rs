@@ -11,6 +11,6 @@ pub(crate) struct SessionView {
     pub(crate) settings: Vec<(String, String)>,
     /// Name, text, held?, scrollable? of cursors.
     pub(crate) cursors: Vec<(String, String, bool, bool)>,
-    /// Name and text of prepared statements.
-    pub(crate) prepared: Vec<(String, String)>,
+    /// Name and text of prepared statements, and whether each comes from PREPARE.
+    pub(crate) prepared: Vec<(String, String, bool)>,
 }

@@ -159,8 +159,8 @@ fn pg_cursors(context: &SystemContext<'_>) -> Result<Vec<Row>> {
 }
 
 fn pg_prepared_statements(context: &SystemContext<'_>) -> Result<Vec<Row>> {
-    let row = |(name, text): &(String, String)| -> Row {
-        vec![("name", name.as_str().into()), ("statement", text.as_str().into()), ("from_sql", true.into())]
+    let row = |(name, text, from_sql): &(String, String, bool)| -> Row {
+        vec![("name", name.as_str().into()), ("statement", text.as_str().into()), ("from_sql", (*from_sql).into())]
     };
     Ok(context.session.prepared.iter().map(row).collect())
 }

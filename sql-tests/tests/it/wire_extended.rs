@@ -215,3 +215,27 @@ fn a_copy_that_fails_leaves_nothing_and_the_session_goes_on() {
     assert_eq!(client.until_ready().expect("an answer").tags, ["COPY 1"]);
     assert_eq!(client.rows("SELECT a FROM c").expect("rows"), ["7"]);
 }
+
+#[test]
+fn statements_by_name_are_the_same_for_sql_and_for_messages() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let named = |name: &str, sql: &str| [parse(name, sql, &[]), sync()].concat();
+    let described = |name: &str| [describe(b'S', name), sync()].concat();
+    client.exchange(&named("one", "SELECT 1")).expect("answers");
+    client.exchange(&named("two", "SELECT 2")).expect("answers");
+    client.query("PREPARE three AS SELECT 3").expect("prepared");
+    assert_eq!(client.rows("EXECUTE one").expect("rows"), ["1"]);
+    let listed = "SELECT name, from_sql FROM pg_prepared_statements ORDER BY name";
+    assert_eq!(client.rows(listed).expect("rows"), ["one f", "three t", "two f"]);
+    for taken in ["one", "three"] {
+        assert_eq!(sqlstate(&client.exchange(&named(taken, "SELECT 4")).expect("answers")).as_deref(), Some("42P05"));
+    }
+    client.query("DEALLOCATE two").expect("gone");
+    assert_eq!(kinds(&client.exchange(&described("one")).expect("answers")), "tTZ");
+    assert_eq!(kinds(&client.exchange(&described("three")).expect("answers")), "tTZ");
+    assert_eq!(sqlstate(&client.exchange(&described("two")).expect("answers")).as_deref(), Some("26000"));
+    client.query("DISCARD ALL").expect("gone");
+    assert_eq!(sqlstate(&client.exchange(&described("one")).expect("answers")).as_deref(), Some("26000"));
+    assert_eq!(client.rows("SELECT count(*) FROM pg_prepared_statements").expect("rows"), ["0"]);
+}

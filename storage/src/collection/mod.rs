@@ -280,6 +280,15 @@ impl Collection {
         Ok(Hold::new(self.clone(), epoch))
     }
 
+    /// Keeps all that is readable now readable, for a reader that does not know yet from where on it needs it.
+    pub fn hold_oldest(self: &Arc<Self>) -> Hold {
+        let mut state = self.state.write();
+        let epoch = state.since;
+        state.holds.add(epoch);
+        drop(state);
+        Hold::new(self.clone(), epoch)
+    }
+
     /// The lowest epoch that is held.
     pub fn lowest_hold(&self) -> Option<Epoch> {
         self.state.read().holds.lowest()

@@ -71,6 +71,11 @@ impl LogTicket {
         Self(Arc::new(group))
     }
 
+    /// Whether the commit is known to have failed.
+    pub fn has_failed(&self) -> bool {
+        matches!(&*self.0.outcome.lock(), Some(Err(_)))
+    }
+
     pub(super) async fn wait(self) -> Result<()> {
         let mut ended = pin!(self.0.ended_async.notified());
         // Registered before the check, so that no end falls between.

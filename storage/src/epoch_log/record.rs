@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Version of the records, the first byte of every frame.
-pub(super) const RECORD_VERSION: u8 = 1;
+pub(super) const RECORD_VERSION: u8 = 2;
 
 /// What one [`append`](super::EpochLog::append) may at most hold, in bytes: a frame has a 32-bit length.
 pub(super) const MAX_APPEND_BYTES: usize = 2 << 30;
@@ -35,6 +35,8 @@ pub enum LogRecord {
         time_us: i64,
         /// Positions of the splits that moved, or whose idleness changed.
         bindings: Vec<Binding>,
+        /// Watermarks of the sources whose watermark moved.
+        watermarks: Vec<SourceWatermark>,
     },
     /// A fact that is kept for ever: the last value of each key survives every cut.
     Note {
@@ -43,6 +45,15 @@ pub enum LogRecord {
         /// The fact.
         value: Vec<u8>,
     },
+}
+
+/// A source's watermark from an epoch on, which depends on the splits that were known then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceWatermark {
+    /// Id of the source.
+    pub source: u64,
+    /// Microseconds since 1970; the maximum when the source has ended.
+    pub micros: i64,
 }
 
 /// How far into a split an epoch reaches.
@@ -77,7 +88,7 @@ impl LogRecord {
                 out.extend_from_slice(&(delta.len() as u32).to_le_bytes());
                 delta.iter().try_for_each(|batch| batch.write(out))?;
             }
-            Self::Close { epoch, time_us, bindings } => {
+            Self::Close { epoch, time_us, bindings, watermarks } => {
                 out.push(2);
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 out.extend_from_slice(&time_us.to_le_bytes());
@@ -87,6 +98,11 @@ impl LogRecord {
                     write_bytes(out, binding.split.as_bytes());
                     write_bytes(out, &binding.end);
                     out.push(u8::from(binding.idle));
+                }
+                out.extend_from_slice(&(watermarks.len() as u32).to_le_bytes());
+                for watermark in watermarks {
+                    out.extend_from_slice(&watermark.source.to_le_bytes());
+                    out.extend_from_slice(&watermark.micros.to_le_bytes());
                 }
             }
             Self::Note { key, value } => {
@@ -128,7 +144,10 @@ impl LogRecord {
                 let time_us = from.i64()?;
                 let count = from.u32()?;
                 let bindings = (0..count).map(|_| read_binding(from)).collect::<Result<_>>()?;
-                Self::Close { epoch, time_us, bindings }
+                let count = from.u32()?;
+                let watermark = |from: &mut Cursor<'_>| Ok(SourceWatermark { source: from.u64()?, micros: from.i64()? });
+                let watermarks = (0..count).map(|_| watermark(from)).collect::<Result<_>>()?;
+                Self::Close { epoch, time_us, bindings, watermarks }
             }
             3 => Self::Note { key: from.sized_text()?.into(), value: from.sized_bytes()?.into() },
             kind => return Err(from.corrupt(format!("unknown kind {kind}"))),

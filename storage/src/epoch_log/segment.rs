@@ -9,7 +9,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{record::LogRecord, writer::Contents};
+use super::{LogOptions, record::LogRecord, writer::Contents};
 use crate::{
     durable_file::{corrupt, create_directory, io_error, remove_file, sync_directory},
     encoding::cursor::Cursor,
@@ -18,8 +18,10 @@ use crate::{
     frame_file::{FileFaults, FrameBuffer, FrameFile, Tail, read_frames},
 };
 
-/// A segment is closed behind the commit that fills it.
-const SEGMENT_BYTES: u64 = 64 << 20;
+/// Space is allocated ahead in steps of so many bytes.
+const ALLOCATION_BYTES: u64 = 4 << 20;
+/// When the disk is full so much is still left for what ends the open epochs, so that all that was acknowledged can be read.
+const RESERVE_BYTES: u64 = 256 << 10;
 
 const HEADER_VERSION: u8 = 1;
 
@@ -54,7 +56,9 @@ pub(super) struct CurrentSegment {
     highest_epoch_before: Epoch,
     /// An fsync failed: nothing may be appended here any more.
     broken: bool,
-    faults: FileFaults,
+    /// The disk is full.
+    full: bool,
+    options: LogOptions,
 }
 
 /// The first frame of a segment.
@@ -133,7 +137,7 @@ impl ReadSegment {
 
 impl Segments {
     /// Reads all segments; the last one is opened to be written on.
-    pub(super) fn open(directory: &Path, faults: FileFaults) -> Result<(Self, CurrentSegment, Vec<LogRecord>)> {
+    pub(super) fn open(directory: &Path, options: LogOptions) -> Result<(Self, CurrentSegment, Vec<LogRecord>)> {
         create_directory(directory)?;
         let mut segments =
             Self { directory: directory.into(), closed: Vec::new(), current_bytes: 0, highest_epoch_before: Epoch::default() };
@@ -145,7 +149,7 @@ impl Segments {
             let is_last = index + 1 == numbers.len();
             let mut read = ReadSegment::new();
             let take = |offset, payload: &[u8]| read.take(&path, offset, payload);
-            let file = read_segment(&path, is_last, faults.clone(), take)?;
+            let file = read_segment(&path, is_last, options.faults.clone(), take)?;
             match (read.header, file) {
                 (Some(header), file) => {
                     segments.check_header(&path, *number, header)?;
@@ -160,7 +164,8 @@ impl Segments {
                                 contents,
                                 highest_epoch_before,
                                 broken: false,
-                                faults: faults.clone(),
+                                full: false,
+                                options: options.clone(),
                             });
                         }
                         OpenedSegment::Closed(bytes) => segments.close(*number, path, bytes, read.contents),
@@ -174,7 +179,7 @@ impl Segments {
         }
         let current = match current {
             Some(current) => current,
-            None => CurrentSegment::begin(&mut segments, faults)?,
+            None => CurrentSegment::begin(&mut segments, options)?,
         };
         Ok((segments, current, records))
     }
@@ -194,7 +199,7 @@ impl Segments {
     }
 
     fn close(&mut self, number: u64, path: PathBuf, bytes: u64, contents: Contents) {
-        let Contents { highest_epoch, notes } = contents;
+        let Contents { highest_epoch, notes, .. } = contents;
         self.closed.push(ClosedSegment { number, path, bytes, highest_epoch, notes: notes.into_iter().collect() });
     }
 
@@ -232,28 +237,34 @@ fn read_segment(path: &Path, is_last: bool, faults: FileFaults, mut take: impl F
     if is_last {
         FrameFile::open(path, faults, |place, payload| take(place.offset, payload)).map(OpenedSegment::Current)
     } else {
-        read_frames(path, Tail::IsWhole, |place, payload| take(place.offset, payload)).map(OpenedSegment::Closed)
+        read_frames(path, Tail::MayBeAllocated, |place, payload| take(place.offset, payload)).map(OpenedSegment::Closed)
     }
 }
 
 impl CurrentSegment {
     /// Begins the segment behind the closed ones.
-    fn begin(segments: &mut Segments, faults: FileFaults) -> Result<Self> {
+    fn begin(segments: &mut Segments, options: LogOptions) -> Result<Self> {
         let before = segments.closed.last();
         let number = before.map_or(1, |before| before.number + 1);
         let highest_epoch_before = segments.highest_epoch();
         let header = Header { number, length_before: before.map_or(0, |before| before.bytes), highest_epoch_before };
-        let mut file = FrameFile::create(&segment_path(&segments.directory, number), faults.clone())?;
+        let mut file = FrameFile::create(&segment_path(&segments.directory, number), options.faults.clone())?;
         file.append(header.frame())?;
         file.sync()?;
         segments.current_bytes = file.length();
-        Ok(Self { number, file, contents: Contents::default(), highest_epoch_before, broken: false, faults })
+        Ok(Self { number, file, contents: Contents::default(), highest_epoch_before, broken: false, full: false, options })
     }
 
-    /// Writes a frame durably. On an error it is not in the log: its place is cut off now, or before anything else is written.
+    /// Writes a frame durably. On an error it is not in the log: its place is cut off now, or before anything else is written. A frame
+    /// without changes of tables may use the reserve.
     pub(super) fn commit(&mut self, frame: FrameBuffer, contents: Contents, segments: &Mutex<Segments>) -> Result<()> {
-        if self.broken || self.file.length() >= SEGMENT_BYTES {
-            self.roll(segments)?;
+        let bytes = frame.written_length();
+        if let Err(error) = self.make_room(bytes, segments) {
+            let is_probe = frame.payload_length() <= 1;
+            let may_use_reserve = !contents.has_changes && !is_probe && !self.broken && self.file.allocated_ahead() >= bytes;
+            if !may_use_reserve {
+                return Err(error);
+            }
         }
         if let Err(error) = self.file.append(frame) {
             // A segment that cannot be cut either is left behind.
@@ -271,6 +282,28 @@ impl CurrentSegment {
         Ok(())
     }
 
+    fn make_room(&mut self, bytes: u64, segments: &Mutex<Segments>) -> Result<()> {
+        if self.broken || self.file.length() >= self.options.segment_bytes {
+            self.roll(segments)?;
+        }
+        let wanted = bytes + RESERVE_BYTES;
+        // On a full disk every commit tries to get more, so that the end of it is noticed.
+        let tried = if self.full { wanted.max(self.file.allocated_ahead() + 1) } else { wanted };
+        let allocated = self.file.allocate(tried, ALLOCATION_BYTES);
+        self.full = allocated.is_err();
+        if self.file.allocated_ahead() >= wanted { Ok(()) } else { allocated }
+    }
+
+    /// Whether no more space could be had for the last commit.
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Gives back space that is allocated and not used, when nothing more is written.
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.file.trim()
+    }
+
     /// Closes this segment, cut to what is durable, and begins the next.
     fn roll(&mut self, segments: &Mutex<Segments>) -> Result<()> {
         if self.broken {
@@ -281,9 +314,12 @@ impl CurrentSegment {
         let mut contents = self.contents.clone();
         contents.highest_epoch = contents.highest_epoch.max(self.highest_epoch_before);
         segments.close(self.number, self.file.path().into(), self.file.durable_length(), contents);
-        match Self::begin(&mut segments, self.faults.clone()) {
+        match Self::begin(&mut segments, self.options.clone()) {
             Ok(next) => {
-                *self = next;
+                let mut closed = std::mem::replace(self, next);
+                drop(segments);
+                // Zeros that stay are known to be nothing.
+                let _ = closed.file.trim();
                 Ok(())
             }
             Err(error) => {

@@ -25,11 +25,20 @@ fn dml(epoch: u64, values: &[i64]) -> LogRecord {
 
 fn close(epoch: u64) -> LogRecord {
     let binding = Binding { source: 3, split: "part-1".into(), end: epoch.to_be_bytes().into(), idle: epoch % 2 == 0 };
-    LogRecord::Close { epoch: Epoch(epoch), time_us: 1_000_000 + epoch as i64, bindings: vec![binding] }
+    LogRecord::Close {
+        epoch: Epoch(epoch),
+        time_us: 1_000_000 + epoch as i64,
+        bindings: vec![binding],
+        watermarks: vec![SourceWatermark { source: 3, micros: epoch as i64 }],
+    }
 }
 
 fn note(key: &str, value: &[u8]) -> LogRecord {
     LogRecord::Note { key: key.into(), value: value.into() }
+}
+
+fn with(faults: &FileFaults) -> LogOptions {
+    LogOptions { faults: faults.clone(), ..LogOptions::default() }
 }
 
 /// The only segment, or the last.
@@ -108,7 +117,7 @@ fn damage_before_the_tail_names_file_and_offset() {
 fn a_full_disk_fails_what_is_queued_and_nothing_later() {
     let directory = tempfile::tempdir().unwrap();
     let faults = FileFaults::default();
-    let (log, _) = EpochLog::open_with(directory.path(), faults.clone()).unwrap();
+    let (log, _) = EpochLog::open_with(directory.path(), with(&faults)).unwrap();
     let ticket = log.append(&[dml(1, &[1])]);
     log.durable_blocking(ticket).unwrap();
     faults.fail_writes.store(true, Ordering::SeqCst);
@@ -130,7 +139,7 @@ fn a_full_disk_fails_what_is_queued_and_nothing_later() {
 fn after_a_failed_fsync_a_new_segment_is_begun_behind_what_is_durable() {
     let directory = tempfile::tempdir().unwrap();
     let faults = FileFaults::default();
-    let (log, _) = EpochLog::open_with(directory.path(), faults.clone()).unwrap();
+    let (log, _) = EpochLog::open_with(directory.path(), with(&faults)).unwrap();
     let commit = |record: LogRecord| log.durable_blocking(log.append(&[record]));
     commit(dml(1, &[1])).unwrap();
     faults.fail_syncs.store(true, Ordering::SeqCst);
@@ -154,7 +163,7 @@ fn begin_segment(log: &EpochLog, faults: &FileFaults) {
 fn cutting_keeps_notes_and_the_highest_epoch() {
     let directory = tempfile::tempdir().unwrap();
     let faults = FileFaults::default();
-    let (log, _) = EpochLog::open_with(directory.path(), faults.clone()).unwrap();
+    let (log, _) = EpochLog::open_with(directory.path(), with(&faults)).unwrap();
     let commit = |records: &[LogRecord]| log.durable_blocking(log.append(records)).unwrap();
     commit(&[dml(5, &[1]), note("a", b"old"), note("b", b"kept")]);
     begin_segment(&log, &faults);
@@ -179,7 +188,7 @@ fn cutting_keeps_notes_and_the_highest_epoch() {
 fn a_missing_or_shortened_segment_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let faults = FileFaults::default();
-    let (log, _) = EpochLog::open_with(directory.path(), faults.clone()).unwrap();
+    let (log, _) = EpochLog::open_with(directory.path(), with(&faults)).unwrap();
     for epoch in 1..4 {
         log.durable_blocking(log.append(&[close(epoch)])).unwrap();
         begin_segment(&log, &faults);
@@ -245,4 +254,53 @@ async fn sessions_wait_without_blocking_their_thread() {
         log.durable(ticket.clone()).await.unwrap();
         log.durable(ticket).await.unwrap();
     }
+}
+
+#[test]
+fn on_a_full_disk_epochs_can_still_be_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let faults = FileFaults::default();
+    let (log, _) = EpochLog::open_with(directory.path(), with(&faults)).unwrap();
+    let commit = |record: LogRecord| log.durable_blocking(log.append(&[record]));
+    commit(dml(1, &[1])).unwrap();
+    assert!(!log.is_full());
+    faults.fail_growth.store(true, Ordering::SeqCst);
+    let many: Vec<i64> = (0..20_000).collect();
+    let mut written = 0;
+    let error = loop {
+        match commit(dml(1, &many)) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 100, "a full disk is met");
+    };
+    assert!(matches!(&error, StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull), "{error}");
+    assert!(log.is_full());
+    commit(close(1)).unwrap();
+    assert!(log.is_full() && commit(dml(2, &many)).is_err());
+    faults.fail_growth.store(false, Ordering::SeqCst);
+    commit(dml(2, &many)).unwrap();
+    assert!(!log.is_full());
+    drop(log);
+    let (_, records) = EpochLog::open(directory.path()).unwrap();
+    assert_eq!(records.len(), 1 + written + 1 + 1);
+    assert_eq!(records[1 + written], close(1));
+}
+
+#[test]
+fn space_that_was_allocated_and_not_used_is_no_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let faults = FileFaults::default();
+    let (log, _) = EpochLog::open_with(directory.path(), with(&faults)).unwrap();
+    log.durable_blocking(log.append(&[close(1)])).unwrap();
+    let first = last_segment(directory.path());
+    begin_segment(&log, &faults);
+    log.durable_blocking(log.append(&[close(2)])).unwrap();
+    drop(log);
+    // As a crash leaves it: neither the closed segment nor the last one was trimmed.
+    for path in [first, last_segment(directory.path())] {
+        let length = std::fs::metadata(&path).unwrap().len();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(length + 4096).unwrap();
+    }
+    assert_eq!(EpochLog::open(directory.path()).unwrap().1, [close(1), close(2)]);
 }

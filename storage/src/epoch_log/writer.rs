@@ -6,7 +6,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    io,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -46,12 +47,15 @@ pub(super) struct Queue {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     pub(super) highest_epoch: Epoch,
+    /// Changes of tables, which a full disk refuses.
+    pub(super) has_changes: bool,
     pub(super) notes: BTreeSet<String>,
 }
 
 impl Contents {
     pub(super) fn add(&mut self, record: &LogRecord) {
         self.highest_epoch = self.highest_epoch.max(record.epoch().unwrap_or_default());
+        self.has_changes |= matches!(record, LogRecord::Dml { .. });
         if let LogRecord::Note { key, .. } = record {
             self.notes.insert(key.clone());
         }
@@ -59,6 +63,7 @@ impl Contents {
 
     pub(super) fn merge(&mut self, other: Self) {
         self.highest_epoch = self.highest_epoch.max(other.highest_epoch);
+        self.has_changes |= other.has_changes;
         self.notes.extend(other.notes);
     }
 }
@@ -172,10 +177,17 @@ impl Writer {
             let started = Instant::now();
             let appends = batch.appends;
             match self.segment.commit(batch.frame, batch.contents, &self.shared.segments) {
-                Ok(()) => batch.group.0.end(Ok(())),
+                Ok(()) => {
+                    self.shared.full.store(self.segment.is_full(), Ordering::Release);
+                    batch.group.0.end(Ok(()));
+                }
                 Err(error) => {
                     let failure = Failure::of(&error);
-                    tracing::error!(%error, "a commit of the epoch log failed");
+                    let is_full = matches!(&error, StorageError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull);
+                    // Told once: whoever wants to write is told each time.
+                    if !self.shared.full.swap(is_full, Ordering::AcqRel) {
+                        tracing::error!(%error, "a commit of the epoch log failed");
+                    }
                     // Under the lock: nothing is queued behind the failed commit without being failed, too, or seeing the count.
                     let mut queue = self.shared.queue.lock();
                     batch.group.0.end(Err(failure.clone()));
@@ -183,6 +195,9 @@ impl Writer {
                 }
             }
             self.last = (appends, started.elapsed());
+        }
+        if let Err(error) = self.segment.close() {
+            tracing::debug!(%error, "space that was allocated for the epoch log stays");
         }
     }
 

@@ -3,6 +3,7 @@
 pub mod describe;
 mod privilege;
 mod settings;
+mod sleep;
 
 use arrow::{
     array::ArrayRef,
@@ -23,7 +24,7 @@ use crate::{
 pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("version() text", |binder, _| {
         let version = &binder.environment.server_version;
-        Ok(Typed::text(&format!("PostgreSQL {version} (Millpond {}) on x86_64-pc-linux-gnu, 64-bit", env!("CARGO_PKG_VERSION"))))
+        Ok(Typed::text(&format!("PostgreSQL {version} on x86_64-pc-linux-gnu, 64-bit")))
     }),
     Entry::rewrite("current_database() name", |binder, _| name(&binder.environment.database)),
     Entry::rewrite("current_catalog() name", |binder, _| name(&binder.environment.database)),
@@ -83,9 +84,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         call.build_texts(|row| Ok(oids.get(row).map(|oid| if oid == 10 { "millpond".to_owned() } else { format!("unknown (OID={oid})") })))
     }),
     Entry::strict("pg_size_pretty(bigint) text", size_pretty),
-    Entry::rewrite("pg_sleep(double precision) void", |_, _| {
-        Err(PlanError::unsupported("pg_sleep is not supported").with_hint("Wait in the client."))
-    }),
+    Entry::rewrite("pg_sleep(double precision) void", |_, values| Ok(sleep::sleep(values))),
     Entry::rewrite("pg_cancel_backend(integer) boolean", |_, _| Ok(Typed::boolean(lit(false)))),
     Entry::rewrite("pg_terminate_backend(integer) boolean", |_, _| Ok(Typed::boolean(lit(false)))),
     Entry::rewrite("pg_advisory_lock(bigint) void", |_, _| Ok(Typed::literal(ScalarValue::Null, SqlType::Void))),

@@ -174,7 +174,7 @@ impl TableCopy {
             Destination::Alone => {
                 let mut work = Work::new(&self.state.memory);
                 let guard = self.cancel.race(async { Ok::<_, SqlError>(self.target.handle.lock().await) }).await?;
-                work.keep_guard(self.target.object.id, guard);
+                work.keep_guard(self.target.object.id, guard, self.state.engine.log_failures());
                 self.write(&mut work, true).await?;
                 work.commit(&self.state.engine).await
             }

@@ -20,7 +20,7 @@ pub(crate) async fn fill(session: &mut Session, table: u64, rows: Vec<RecordBatc
     let target = server.targets.get(&server, table)?;
     let mut work = Work::new(&server.memory);
     let guard = cancel.race(async { Ok::<_, SqlError>(target.handle.lock().await) }).await?;
-    work.keep_guard(table, guard);
+    work.keep_guard(table, guard, server.engine.log_failures());
     let change = TableChange::read(target.clone(), session.text_settings(), true);
     let mut count = 0;
     for rows in rows {

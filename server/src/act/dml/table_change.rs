@@ -43,7 +43,8 @@ impl TableChange {
         let alone = session.transaction.phase() == Phase::Implicit && session.transaction.work.is_none();
         if alone {
             let guard = cancel.race(async { Ok::<_, SqlError>(target.handle.lock().await) }).await?;
-            session.work().keep_guard(target.object.id, guard);
+            let failures = session.server.engine.log_failures();
+            session.work().keep_guard(target.object.id, guard, failures);
         }
         Ok(Self::read(target, session.text_settings(), alone))
     }

@@ -48,6 +48,8 @@ pub(crate) struct Work {
     guards: Arc<Mutex<BTreeMap<u64, Guard>>>,
     /// The epoch the block reads, fixed by its first read.
     pub(crate) snapshot: Option<Arc<Snapshot>>,
+    /// What the log had said of its failures before anything was read under the locks.
+    failures: Option<u64>,
     memory: MemoryHandle,
 }
 
@@ -63,6 +65,7 @@ impl Work {
             reads: Reads::default(),
             guards: Arc::default(),
             snapshot: None,
+            failures: None,
             memory: budget.handle("transactions"),
         }
     }
@@ -94,8 +97,9 @@ impl Work {
         self.reads.forget(table);
     }
 
-    /// Keeps a table's lock until the commit.
-    pub(crate) fn keep_guard(&mut self, table: u64, guard: Guard) {
+    /// Keeps a table's lock until the commit. `failures` is what the log says of its failures now that it is held: nothing has been read yet.
+    pub(crate) fn keep_guard(&mut self, table: u64, guard: Guard, failures: u64) {
+        self.failures.get_or_insert(failures);
         self.guards.lock().insert(table, guard);
     }
 
@@ -164,6 +168,7 @@ impl Work {
         // Locks are taken in the order of ids, so that no two commits wait for each other. A kept lock is below every other or the only one.
         let reads = self.reads.all();
         let kept = self.tables.keys().chain(reads.keys()).all(|id| guards.contains_key(id));
+        let mut failures = self.failures.unwrap_or_else(|| engine.log_failures());
         if !kept {
             guards.clear();
             let handles: BTreeMap<u64, &Arc<TableHandle>> = reads
@@ -174,12 +179,13 @@ impl Work {
             for (id, handle) in handles {
                 guards.insert(id, handle.lock().await);
             }
+            failures = engine.log_failures();
             self.validate(engine, &reads)?;
         }
         if changes.is_empty() {
             return Ok(());
         }
-        append(engine, changes, guards).await
+        append(engine, changes, guards, failures).await
     }
 
     fn validate(&self, engine: &Engine, reads: &BTreeMap<u64, TableRead>) -> Result<()> {
@@ -244,8 +250,8 @@ fn unchanged(
 
 /// Enters the changes into the open epoch, gives the locks back, and waits until the changes are durable: others may build on them meanwhile,
 /// and will be acknowledged after them.
-async fn append(engine: &Engine, changes: Vec<(u64, Vec<SignedBatch>)>, guards: BTreeMap<u64, Guard>) -> Result<()> {
-    let mut append = Box::pin(engine.append(changes));
+async fn append(engine: &Engine, changes: Vec<(u64, Vec<SignedBatch>)>, guards: BTreeMap<u64, Guard>, failures: u64) -> Result<()> {
+    let mut append = Box::pin(engine.append_on(changes, failures));
     let entered = futures::poll!(&mut append);
     drop(guards);
     match entered {
