@@ -47,7 +47,7 @@ run: build
 # One profile everywhere, so that the dependencies are compiled once.
 test: toolchain
 	@cargo fmt --all --check
-	cargo clippy --release --locked --workspace --all-targets
+	cargo clippy --release --locked --workspace --all-targets -- -D warnings
 	cargo test --release --locked --workspace
 
 demo: build

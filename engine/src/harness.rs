@@ -181,10 +181,6 @@ impl Harness {
 
     /// Takes a checkpoint now, also in mid-epoch, and goes on from it with another parallelism.
     pub(crate) fn restart(&mut self, parallelism: usize) {
-        if std::env::var("NORESTART").is_ok() {
-            return;
-        }
-        let parallelism = if std::env::var("NOSCALE").is_ok() { 1 } else { parallelism };
         self.epoch += 1;
         let parts = self.instances.iter_mut().map(|instance| instance.snapshot(Epoch(self.epoch))).collect();
         self.instances.clear();

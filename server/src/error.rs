@@ -129,7 +129,7 @@ pub struct Notice {
 
 impl Notice {
     /// A NOTICE (00000).
-    pub fn notice(message: impl Into<String>) -> Self {
+    pub fn information(message: impl Into<String>) -> Self {
         Self { severity: Severity::Notice, sqlstate: "00000".to_owned(), message: message.into(), hint: None }
     }
 

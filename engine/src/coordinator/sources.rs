@@ -226,7 +226,7 @@ impl SourceHandle {
         let splits = self.splits.read();
         let complete = self.complete.load(Ordering::Acquire);
         let history = self.history.read();
-        let mut latest: HashMap<&str, BoundSplit> =
+        let mut latest: BTreeMap<&str, BoundSplit> =
             splits.iter().filter_map(|split| Some((split.id.as_str(), history.newest(&split.id)?))).collect();
         for binding in bindings {
             if let Ok(bound) = decode_binding(binding) {

@@ -1,15 +1,9 @@
 //! Bringing a bound expression to a type: literals are read, parameters settled, values converted, declared lengths enforced.
 
-use datafusion::{
-    common::ScalarValue,
-    logical_expr::{Expr, expr::Placeholder},
-};
+use datafusion::logical_expr::{Expr, expr::Placeholder};
 use sqlparser::tokenizer::Span;
 
-use super::{
-    binder::Binder,
-    typed::{Typed, null_of},
-};
+use super::{binder::Binder, typed::Typed};
 use crate::{
     error::{PlanError, Result, sqlstate},
     functions::cast,
@@ -165,11 +159,6 @@ impl Binder<'_> {
     /// A value whose type is left open becomes text, at the border of a query.
     pub(super) fn known(&self, value: Typed) -> Result<Typed> {
         if value.is_unknown() { self.implicit(value, &SqlType::Text) } else { Ok(value) }
-    }
-
-    /// A constant as a scalar, if the expression is one after all.
-    pub(super) fn constant_null(sql_type: &SqlType) -> ScalarValue {
-        null_of(&sql_type.arrow())
     }
 }
 

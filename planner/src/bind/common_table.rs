@@ -97,8 +97,29 @@ impl Binder<'_> {
             let message = "each UNION query must have the same number of columns";
             return Err(PlanError::new(sqlstate::SYNTAX_ERROR, message).at(cte.query.span()));
         }
-        let mut outputs = Vec::with_capacity(step.columns.len());
-        for (index, (column, wanted)) in step.columns.iter().zip(&base.columns).enumerate() {
+        let outputs = self.step_outputs(&step.columns, &base.columns, &plan_names, name, span)?;
+        let step_plan = LogicalPlanBuilder::from(step.plan).project(outputs)?.build()?;
+        let plan = LogicalPlanBuilder::from(base_plan).to_recursive_query(work_name, step_plan, !all)?.build()?;
+        let columns = base.columns.iter().zip(plan.schema().columns()).map(|(column, found)| ScopeColumn {
+            column: found,
+            nullable: true,
+            origin: None,
+            ..column.clone()
+        });
+        Ok(BoundRows { columns: columns.collect(), plan })
+    }
+
+    /// The columns of the step with the types of the base.
+    fn step_outputs(
+        &self,
+        step: &[ScopeColumn],
+        base: &[ScopeColumn],
+        plan_names: &[String],
+        name: &str,
+        span: sqlparser::tokenizer::Span,
+    ) -> Result<Vec<Expr>> {
+        let mut outputs = Vec::with_capacity(step.len());
+        for (index, (column, wanted)) in step.iter().zip(base).enumerate() {
             if !column.sql_type.same(&wanted.sql_type)
                 && !crate::types::coercion::can_coerce(&column.sql_type, &wanted.sql_type, CoercionContext::Implicit)
             {
@@ -114,15 +135,7 @@ impl Binder<'_> {
             let value = Typed::new(Expr::Column(column.column.clone()), column.sql_type.clone());
             outputs.push(self.coerce(value, &wanted.sql_type, CoercionContext::Explicit, span)?.expr.alias(&plan_names[index]));
         }
-        let step_plan = LogicalPlanBuilder::from(step.plan).project(outputs)?.build()?;
-        let plan = LogicalPlanBuilder::from(base_plan).to_recursive_query(work_name, step_plan, !all)?.build()?;
-        let columns = base.columns.iter().zip(plan.schema().columns()).map(|(column, found)| ScopeColumn {
-            column: found,
-            nullable: true,
-            origin: None,
-            ..column.clone()
-        });
-        Ok(BoundRows { columns: columns.collect(), plan })
+        Ok(outputs)
     }
 }
 

@@ -6,12 +6,12 @@ use datafusion::{
     common::tree_node::{Transformed, TreeNode},
     logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, expr::Placeholder},
 };
-use sqlparser::ast::{self, Query};
+use sqlparser::ast::{self, ObjectName, Query, Spanned};
 
 use super::{
     BindContext,
     binder::{Binder, placeholder},
-    bound::{Bound, BoundQuery, BoundStatement, OutputColumn},
+    bound::{Bound, BoundInsert, BoundQuery, BoundStatement, OutputColumn},
     expression::Place,
     query::BoundRows,
     scope::Scope,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     catalog::{
-        fold,
+        QualifiedName, fold,
         object::{Column, Object, QuerySettings},
     },
     error::{PlanError, Result, sqlstate},
@@ -105,20 +105,27 @@ impl Binder<'_> {
         Ok(Bound { statement: bound, parameter_types, columns })
     }
 
+    fn complete_insert(&self, insert: &ast::Insert) -> Result<BoundInsert> {
+        let mut bound = self.insert(insert)?;
+        bound.plan = self.complete(bound.plan)?;
+        if let Some(rows) = &mut bound.values {
+            for value in rows.iter_mut().flatten() {
+                *value = self.complete_expression(std::mem::take(value))?;
+            }
+        }
+        Ok(bound)
+    }
+
+    fn relation_id(&self, name: &ObjectName) -> Result<u64> {
+        let qualified = QualifiedName::from_ast(name)?;
+        Ok(self.find_relation(&qualified, name.span())?.id)
+    }
+
     fn bound_statement(&self, statement: &Statement, sql: &str) -> Result<BoundStatement> {
         let create = |(change, notices)| BoundStatement::Create(change, notices);
         Ok(match statement {
             Statement::Query(query) => BoundStatement::Query(self.top_query(query)?),
-            Statement::Insert(insert) => {
-                let mut bound = self.insert(insert)?;
-                bound.plan = self.complete(bound.plan)?;
-                if let Some(rows) = &mut bound.values {
-                    for value in rows.iter_mut().flatten() {
-                        *value = self.complete_expression(std::mem::take(value))?;
-                    }
-                }
-                BoundStatement::Insert(bound)
-            }
+            Statement::Insert(insert) => BoundStatement::Insert(self.complete_insert(insert)?),
             Statement::Update(update) => {
                 let mut bound = self.update(update)?;
                 bound.plan = self.complete(bound.plan)?;
@@ -160,14 +167,7 @@ impl Binder<'_> {
                 let inner = Binder::new(self.context);
                 BoundStatement::Explain(Box::new(inner.statement(&explain.statement.statement, &explain.statement.text)?))
             }
-            Statement::Analyze(names) => {
-                use sqlparser::ast::Spanned;
-                let ids = names.iter().map(|name| {
-                    let qualified = crate::catalog::QualifiedName::from_ast(name)?;
-                    Ok(self.find_relation(&qualified, name.span())?.id)
-                });
-                BoundStatement::Analyze(ids.collect::<Result<_>>()?)
-            }
+            Statement::Analyze(names) => BoundStatement::Analyze(names.iter().map(|name| self.relation_id(name)).collect::<Result<_>>()?),
             Statement::Transaction(_)
             | Statement::Set(_)
             | Statement::Show(_)

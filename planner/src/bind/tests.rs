@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use arrow::{array::Array, record_batch::RecordBatch};
 use datafusion::{
     catalog::TableProvider,
-    common::tree_node::{Transformed, TreeNode},
+    common::tree_node::Transformed,
     datasource::{MemTable, provider_as_source},
     execution::runtime_env::RuntimeEnv,
     logical_expr::LogicalPlan,

@@ -363,7 +363,7 @@ pub(super) fn constant_decimal(value: &Typed) -> Option<Decimal> {
 pub(super) fn decimal_literal(value: Decimal) -> Result<Typed> {
     let scale = value.scale.clamp(0, 76);
     let value = value.rescale(scale)?;
-    let precision = super::decimal::digit_count(value.unscaled).max(scale.unsigned_abs()).max(1).min(76) as u8;
+    let precision = super::decimal::digit_count(value.unscaled).max(scale.unsigned_abs()).clamp(1, 76) as u8;
     let digits = Digits { precision, scale: scale as i8 };
     let literal = match value.unscaled.to_i128() {
         Some(small) if precision <= 38 => ScalarValue::Decimal128(Some(small), precision, digits.scale),

@@ -1,6 +1,6 @@
 //! Arrays. Subscripts count from 1.
 
-use std::{hash::Hasher, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     kernel::{Call, Traits},
@@ -17,7 +17,6 @@ use arrow::{
     datatypes::{DataType, Field, Int32Type},
     row::{RowConverter, SortField},
 };
-use datafusion::physical_plan::PhysicalExpr;
 
 /// Longest array that a function makes.
 pub(super) const MAX_ELEMENTS: i64 = 1 << 27;

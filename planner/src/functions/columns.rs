@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, FixedSizeBinaryArray, LargeStringArray,
-        LargeStringBuilder, ListArray, PrimitiveArray, StringViewArray, StringViewBuilder,
+        Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, LargeStringArray, LargeStringBuilder, ListArray,
+        PrimitiveArray, StringViewArray, StringViewBuilder,
     },
     compute::cast,
     datatypes::DataType,
@@ -115,19 +115,6 @@ impl Lists {
     }
 }
 
-/// A uuid argument.
-pub(crate) struct Uuids {
-    array: FixedSizeBinaryArray,
-    constant: bool,
-}
-
-impl Uuids {
-    pub(crate) fn get(&self, row: usize) -> Option<&[u8]> {
-        let row = if self.constant { 0 } else { row };
-        self.array.is_valid(row).then(|| self.array.value(row))
-    }
-}
-
 impl Call<'_> {
     pub(crate) fn texts(&self, index: usize) -> Result<Texts> {
         let Source { array, constant } = source(self, index)?;
@@ -177,14 +164,6 @@ impl Call<'_> {
         let Source { array, constant } = source(self, index)?;
         match array.as_list_opt::<i32>() {
             Some(values) => Ok(Lists { array: values.clone(), constant }),
-            None => Err(unexpected(array.data_type())),
-        }
-    }
-
-    pub(crate) fn uuids(&self, index: usize) -> Result<Uuids> {
-        let Source { array, constant } = source(self, index)?;
-        match array.as_fixed_size_binary_opt() {
-            Some(values) => Ok(Uuids { array: values.clone(), constant }),
             None => Err(unexpected(array.data_type())),
         }
     }

@@ -105,8 +105,6 @@ fn divide_rounded_small(numerator: i128, denominator: i128) -> i128 {
 }
 
 impl Decimal {
-    pub(crate) const ZERO: Self = Self { unscaled: i256::ZERO, scale: 0 };
-
     pub(crate) fn new(unscaled: i256, scale: i32) -> Self {
         Self { unscaled, scale }
     }

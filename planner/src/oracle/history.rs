@@ -72,7 +72,7 @@ impl Table {
         let (mut rows, mut ops) = (Vec::new(), Vec::new());
         for _ in 0..numbers.below(5) {
             match numbers.below(5) {
-                0 | 1 | 2 => {
+                0..=2 => {
                     let row = self.new_row(numbers);
                     self.rows.push(row.clone());
                     rows.push(row);

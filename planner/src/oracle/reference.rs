@@ -5,10 +5,7 @@ use std::sync::Arc;
 use arrow::{record_batch::RecordBatch, util::display::array_value_to_string};
 use datafusion::{
     catalog::TableProvider,
-    common::{
-        Result,
-        tree_node::{Transformed, TreeNode},
-    },
+    common::{Result, tree_node::Transformed},
     datasource::{MemTable, provider_as_source},
     execution::{SessionState, runtime_env::RuntimeEnv},
     logical_expr::LogicalPlan,

@@ -3,7 +3,6 @@
 use sqlparser::{
     ast::{self, Expr, Ident, ObjectName, Query, SetExpr},
     dialect::PostgreSqlDialect,
-    keywords::Keyword,
     parser::{Parser, ParserError},
     tokenizer::{Token, TokenWithSpan},
 };
@@ -334,12 +333,4 @@ impl<'a> Grammar<'a> {
 /// Whether a token is the unquoted word `word` (upper case).
 pub(super) fn is_word(token: &Token, word: &str) -> bool {
     matches!(token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
-}
-
-/// Keyword of a token, if it is one.
-pub(super) fn keyword_of(token: &Token) -> Keyword {
-    match token {
-        Token::Word(word) => word.keyword,
-        _ => Keyword::NoKeyword,
-    }
 }

@@ -35,12 +35,18 @@ impl Grammar<'_> {
         }
         let span = self.parser.peek_token_ref().span;
         let statement = self.read_parsed_statement()?;
-        let explainable = match &statement.statement {
-            Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => true,
-            Statement::CreateView(_) | Statement::CreateSink(_) | Statement::CreateTableAs(_) | Statement::DeclareCursor(_) => true,
-            Statement::Execute { .. } => true,
-            _ => false,
-        };
+        let explainable = matches!(
+            &statement.statement,
+            Statement::Query(_)
+                | Statement::Insert(_)
+                | Statement::Update(_)
+                | Statement::Delete(_)
+                | Statement::CreateView(_)
+                | Statement::CreateSink(_)
+                | Statement::CreateTableAs(_)
+                | Statement::DeclareCursor(_)
+                | Statement::Execute { .. }
+        );
         if !explainable {
             let message = format!("EXPLAIN {} is not possible", statement.statement.tag());
             return Err(PlanError::new(sqlstate::SYNTAX_ERROR, message).at(span));

@@ -6,8 +6,8 @@ use datafusion::{
     common::{Column, JoinType, NullEquality, Result, ScalarValue},
     functions::core::expr_fn::coalesce,
     logical_expr::{
-        Aggregate, Distinct, DistinctOn, Expr, Filter, Join, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr,
-        SubqueryAlias, Unnest, Values, Window, WindowFrame,
+        Aggregate, Distinct, DistinctOn, Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, SubqueryAlias,
+        Unnest, Values, Window, WindowFrame,
         expr::{WindowFunction, WindowFunctionParams},
         lit,
         utils::conjunction,
@@ -52,7 +52,7 @@ pub(super) fn push(plan: &LogicalPlan, domain: &Domain) -> Result<Option<Pushed>
         LogicalPlan::Distinct(Distinct::On(distinct)) => first_of_each(distinct, domain),
         LogicalPlan::Sort(Sort { input, fetch: None, .. }) => push(input, domain),
         LogicalPlan::Limit(limit) => match (constant(limit.skip.as_deref()), constant(limit.fetch.as_deref())) {
-            (Some(skip), Some(fetch)) => limited(limit, &limit.input, (skip.unwrap_or(0), fetch), domain),
+            (Some(skip), Some(fetch)) => limited(&limit.input, (skip.unwrap_or(0), fetch), domain),
             _ => Ok(None),
         },
         LogicalPlan::Window(window) => windowed(window, domain),
@@ -168,13 +168,13 @@ fn first_of_each(distinct: &DistinctOn, domain: &Domain) -> Result<Option<Pushed
 }
 
 /// The first rows of each combination: those with the lowest numbers in the order below.
-fn limited(limit: &Limit, plan: &LogicalPlan, bounds: (i64, Option<i64>), domain: &Domain) -> Result<Option<Pushed>> {
+fn limited(plan: &LogicalPlan, bounds: (i64, Option<i64>), domain: &Domain) -> Result<Option<Pushed>> {
     match plan {
-        LogicalPlan::Projection(projection) => match limited(limit, &projection.input, bounds, domain)? {
+        LogicalPlan::Projection(projection) => match limited(&projection.input, bounds, domain)? {
             Some(input) => project(projection, input, domain).map(Some),
             None => Ok(None),
         },
-        LogicalPlan::SubqueryAlias(alias) => match limited(limit, &alias.input, bounds, domain)? {
+        LogicalPlan::SubqueryAlias(alias) => match limited(&alias.input, bounds, domain)? {
             Some(input) => aliased(alias, input).map(Some),
             None => Ok(None),
         },

@@ -205,7 +205,7 @@ async fn create_job(
         jobs::sink_spec(&object.name, sink, &plan.schema, plan.append_only)?;
     }
     for warning in plan.warnings.clone() {
-        session.notify(Notice::notice(warning));
+        session.notify(Notice::information(warning));
     }
     note(session, change);
     let changed = server.catalog.record(&guard, change)?;
@@ -237,7 +237,7 @@ async fn wait_ready(session: &mut Session, job: &Arc<JobHandle>, cancel: &Cancel
                 if job.state() == JobState::Backfilling {
                     let (read, expected) = job.backfill();
                     let percent = (read * 100).checked_div(expected.max(read)).unwrap_or(0);
-                    session.notify(Notice::notice(format!(
+                    session.notify(Notice::information(format!(
                         "materialized view \"{}\": {read} of about {} rows read ({percent} %)",
                         job.name, expected.max(read)
                     )));

@@ -99,8 +99,7 @@ impl Transaction {
         if self.phase == Phase::Idle {
             variables.begin();
             self.began_us = now_us;
-            let on = |name: &str| variables.get(name).is_some_and(|value| value == "on");
-            self.read_only = on("default_transaction_read_only");
+            self.read_only = variables.get("default_transaction_read_only").is_some_and(|value| value == "on");
             self.isolation =
                 variables.get("default_transaction_isolation").and_then(|name| level(&name)).unwrap_or(IsolationLevel::ReadCommitted);
         }

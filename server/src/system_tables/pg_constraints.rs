@@ -158,19 +158,6 @@ pub(crate) fn constraints(catalog: &Catalog) -> Vec<ShownConstraint<'_>> {
     constraints
 }
 
-impl ShownConstraint<'_> {
-    /// As `pg_get_constraintdef` writes it.
-    pub(crate) fn definition(&self) -> String {
-        match self.condition {
-            Some(condition) => format!("CHECK (({condition}))"),
-            None => {
-                let names = self.columns.iter().filter_map(|column| self.table.columns().get(*column));
-                format!("PRIMARY KEY ({})", names.map(|column| quoted(&column.name)).collect::<Vec<_>>().join(", "))
-            }
-        }
-    }
-}
-
 fn pg_constraint(context: &SystemContext<'_>) -> Result<Vec<Row>> {
     let row = |constraint: ShownConstraint<'_>| -> Row {
         let index = if constraint.kind == "p" { numbers::primary_key_index(constraint.table.id) } else { 0 };

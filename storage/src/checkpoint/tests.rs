@@ -399,7 +399,7 @@ fn pruning_keeps_what_the_last_two_manifests_name_and_nothing_else() {
         let input = life.snapshot();
         life.checkpointer.complete(input).await.unwrap();
         let after = newest(&job).await;
-        let mut expected: BTreeSet<String> = BTreeSet::from([format!("mat/9-77")]);
+        let mut expected: BTreeSet<String> = BTreeSet::from(["mat/9-77".to_owned()]);
         for manifest in [before, after] {
             expected.insert(manifest.name.to_string());
             expected.extend(manifest.objects().map(|object| object.name.clone()));

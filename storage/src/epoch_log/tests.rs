@@ -24,7 +24,7 @@ fn dml(epoch: u64, values: &[i64]) -> LogRecord {
 }
 
 fn close(epoch: u64) -> LogRecord {
-    let binding = Binding { source: 3, split: "part-1".into(), end: epoch.to_be_bytes().into(), idle: epoch % 2 == 0 };
+    let binding = Binding { source: 3, split: "part-1".into(), end: epoch.to_be_bytes().into(), idle: epoch.is_multiple_of(2) };
     LogRecord::Close {
         epoch: Epoch(epoch),
         time_us: 1_000_000 + epoch as i64,

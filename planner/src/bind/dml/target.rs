@@ -15,7 +15,6 @@ use crate::{
     },
     error::{PlanError, Result, sqlstate},
     parse,
-    types::coercion::CoercionContext,
 };
 
 impl Binder<'_> {
@@ -119,6 +118,3 @@ pub(super) fn last_ident(name: &ObjectName) -> Result<&Ident> {
         .and_then(|part| part.as_ident())
         .ok_or_else(|| PlanError::new(sqlstate::SYNTAX_ERROR, format!("syntax error at or near \"{name}\"")).at(name.span()))
 }
-
-/// The context in which values are stored.
-pub(super) const ASSIGNMENT: CoercionContext = CoercionContext::Assignment;

@@ -93,6 +93,23 @@ impl Binder<'_> {
             E::Case { operand, conditions, else_result, .. } => {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), scope, place, ast.span())
             }
+            E::AtTimeZone { timestamp, time_zone } => self.call_on("timezone", &[time_zone, timestamp], scope, place, ast.span()),
+            E::Collate { expr, collation } => self.collate(expr, collation, scope, place),
+            E::Array(array) => self.array_constructor(array, scope, place),
+            E::CompoundFieldAccess { root, access_chain } => self.field_access(root, access_chain, scope, place),
+            E::Tuple(values) => self.row(values, scope, place),
+            E::IsNormalized { .. } => Err(not_supported("IS NORMALIZED", "Compare with normalize(..).", ast.span())),
+            E::Wildcard(_) | E::QualifiedWildcard(..) => {
+                Err(PlanError::new(crate::error::sqlstate::SYNTAX_ERROR, "row expansion via \"*\" is not supported here").at(ast.span()))
+            }
+            other => self.call_of_any_form(other, scope, place),
+        }
+    }
+
+    /// A function, also in the forms that the standard has for some.
+    fn call_of_any_form(&self, ast: &ast::Expr, scope: &Scope<'_>, place: &Place<'_>) -> Result<Typed> {
+        use ast::Expr as E;
+        match ast {
             E::Function(function) => self.function(function, scope, place),
             E::Extract { field, expr, .. } => self.extract(field, expr, scope, place),
             E::Ceil { expr, field } => self.ceil_or_floor("ceil", expr, field, scope, place),
@@ -108,15 +125,6 @@ impl Binder<'_> {
                 let mut arguments: Vec<&ast::Expr> = vec![expr, overlay_what, overlay_from];
                 arguments.extend(overlay_for.as_deref());
                 self.call_on("overlay", &arguments, scope, place, ast.span())
-            }
-            E::AtTimeZone { timestamp, time_zone } => self.call_on("timezone", &[time_zone, timestamp], scope, place, ast.span()),
-            E::Collate { expr, collation } => self.collate(expr, collation, scope, place),
-            E::Array(array) => self.array_constructor(array, scope, place),
-            E::CompoundFieldAccess { root, access_chain } => self.field_access(root, access_chain, scope, place),
-            E::Tuple(values) => self.row(values, scope, place),
-            E::IsNormalized { .. } => Err(not_supported("IS NORMALIZED", "Compare with normalize(..).", ast.span())),
-            E::Wildcard(_) | E::QualifiedWildcard(..) => {
-                Err(PlanError::new(crate::error::sqlstate::SYNTAX_ERROR, "row expansion via \"*\" is not supported here").at(ast.span()))
             }
             other => Err(PlanError::unsupported(format!("expression {other} is not supported")).at(ast.span())),
         }

@@ -2,8 +2,6 @@
 
 use sqlparser::ast::WindowSpec;
 
-use super::super::scope::Scope;
-
 /// A place in a query.
 #[derive(Clone, Copy)]
 pub(in crate::bind) struct Place<'p> {
@@ -19,14 +17,12 @@ pub(in crate::bind) struct Place<'p> {
     pub(in crate::bind) filter: bool,
     /// Windows that WINDOW names.
     pub(in crate::bind) named_windows: &'p [(String, WindowSpec)],
-    /// Columns named by output names, of ORDER BY.
-    pub(in crate::bind) outputs: Option<&'p Scope<'p>>,
 }
 
 impl Place<'_> {
     /// A place where nothing but values of the row may be.
     pub(in crate::bind) const fn scalar(clause: &'static str) -> Self {
-        Self { clause, aggregates: false, windows: false, sets: false, filter: false, named_windows: &[], outputs: None }
+        Self { clause, aggregates: false, windows: false, sets: false, filter: false, named_windows: &[] }
     }
 
     /// A condition whose truth alone matters.

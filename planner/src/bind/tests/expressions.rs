@@ -132,6 +132,7 @@ fn texts() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one list of cases")]
 fn moments() {
     check(
         &Bench::new(),

@@ -3,6 +3,7 @@
 use super::{Bench, check};
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one list of cases")]
 fn patterns_give_what_postgres_gives() {
     check(
         &Bench::new(),

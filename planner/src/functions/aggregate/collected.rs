@@ -299,8 +299,14 @@ fn shaped(call: &Call<'_>, values: ArrayRef, lengths: Vec<Option<usize>>) -> Res
     Ok(Arc::new(ListArray::try_new(Arc::clone(field), offsets, values, Some(valid.into()))?))
 }
 
+/// Places of elements.
+type Chosen = Vec<Option<u64>>;
+
+/// How many values each row has.
+type Lengths = Vec<Option<usize>>;
+
 /// For each wanted value the place of the element, if any; and how many values each row has.
-fn places(call: &Call<'_>, place: impl Fn(&[usize], f64) -> usize) -> Result<(ListArray, Vec<Option<u64>>, Vec<Option<usize>>)> {
+fn places(call: &Call<'_>, place: impl Fn(&[usize], f64) -> usize) -> Result<(ListArray, Chosen, Lengths)> {
     let array = call.array(0)?;
     let lists = array.as_list::<i32>().clone();
     let several = call.argument_type(1).is_nested();

@@ -19,6 +19,12 @@ use datafusion::{
     },
 };
 
+/// Makes an accumulator of one group.
+pub(super) type MakeAccumulator = fn(&Recipe) -> Box<dyn Accumulator>;
+
+/// Makes an accumulator of all groups.
+pub(super) type MakeGroups = fn(&Recipe) -> Box<dyn GroupsAccumulator>;
+
 /// What an aggregate is made of.
 #[derive(Clone)]
 pub(super) struct Recipe {
@@ -29,9 +35,9 @@ pub(super) struct Recipe {
     pub(super) state: Vec<DataType>,
     /// An empty input gives something else than NULL.
     pub(super) never_null: bool,
-    pub(super) accumulator: fn(&Recipe) -> Box<dyn Accumulator>,
+    pub(super) accumulator: MakeAccumulator,
     /// All groups in one, where that is faster.
-    pub(super) groups: Option<fn(&Recipe) -> Box<dyn GroupsAccumulator>>,
+    pub(super) groups: Option<MakeGroups>,
 }
 
 /// The function.

@@ -15,7 +15,7 @@ use datafusion::{
 
 use millpond_engine::quotient::average;
 
-use super::function::Recipe;
+use super::function::{MakeAccumulator, MakeGroups, Recipe};
 use crate::{
     error::{PlanError, Result, sqlstate},
     functions::{
@@ -35,7 +35,7 @@ pub(super) fn mean(argument: &DataType, result: &DataType) -> Arc<AggregateUDF> 
 }
 
 fn recipe(name: &'static str, argument: &DataType, result: &DataType) -> Arc<AggregateUDF> {
-    let (accumulator, groups): (fn(&Recipe) -> Box<dyn Accumulator>, fn(&Recipe) -> Box<dyn GroupsAccumulator>) = match argument {
+    let (accumulator, groups): (MakeAccumulator, MakeGroups) = match argument {
         DataType::Int64 | DataType::Decimal128(..) => (one::<Short>, many::<Short>),
         DataType::Decimal256(..) => (one::<Long>, many::<Long>),
         DataType::Interval(_) => (one::<Span>, many::<Span>),

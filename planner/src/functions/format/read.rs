@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::{PlanError, Result, sqlstate},
-    pg_text::{MICROS_PER_DAY, MICROS_PER_SECOND, civil_from_days, days_from_civil, days_in_month},
+    pg_text::{MICROS_PER_DAY, MICROS_PER_SECOND, days_from_civil, days_in_month},
 };
 
 /// Day of 1970-01-01 in the count of Julian days.
@@ -411,6 +411,7 @@ fn nearest_year(year: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pg_text::civil_from_days;
 
     #[test]
     fn fields_are_read_where_they_stand() {

@@ -9,10 +9,7 @@ mod tree;
 
 use super::{kernel::Traits, sequence, signature::Entry};
 
-pub(super) use self::{
-    convert::{Texts as JsonTexts, json_text_of, key_texts as json_key_texts},
-    tree::{parse, write_json, write_jsonb},
-};
+pub(super) use self::convert::{Texts as JsonTexts, key_texts as json_key_texts};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::operator("->(json, text) json", "json_object_field", access::field),

@@ -94,7 +94,7 @@ fn layouts_of_text_encode_the_same() {
     let values = vec![Some("a"), None, Some("a\0b\u{1}"), Some("")];
     let views: ArrayRef = Arc::new(StringViewArray::from(values.clone()));
     let texts: ArrayRef = Arc::new(StringArray::from(values));
-    let keys = codec.encode(&[views.clone()]).unwrap();
+    let keys = codec.encode(std::slice::from_ref(&views)).unwrap();
     assert_eq!(codec.encode(&[texts]).unwrap(), keys);
     assert_eq!(&codec.decode(keys.iter()).unwrap()[0], &views);
     codec.encode(&[Arc::new(Int64Array::from(vec![1]))]).unwrap_err();

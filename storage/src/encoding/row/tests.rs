@@ -61,7 +61,7 @@ fn layouts_of_text_encode_the_same() {
     let values = vec![Some("short"), None, Some("longer than twelve bytes"), Some("")];
     let views: ArrayRef = Arc::new(StringViewArray::from(values.clone()));
     let texts: ArrayRef = Arc::new(StringArray::from(values));
-    let rows = codec.encode(&[views.clone()]).unwrap();
+    let rows = codec.encode(std::slice::from_ref(&views)).unwrap();
     assert_eq!(codec.encode(&[texts]).unwrap(), rows);
     assert_eq!(&codec.decode(rows.iter(), &[0]).unwrap()[0], &views);
 }
