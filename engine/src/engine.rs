@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -43,9 +43,10 @@ use crate::{
         sink_driver,
         spec::JobSpec,
         status::{CheckpointStatus, JobCommand, JobHandle, JobState, JobStatus},
+        stops::{Starting, Stops},
     },
     operator::SideOutput,
-    side::{SideRow, SideRows},
+    side::{JobSide, SideRow, SideRows},
     source::Source,
 };
 
@@ -83,8 +84,10 @@ pub struct Shared {
     jobs: RwLock<BTreeMap<u64, Arc<JobHandle>>>,
     /// Jobs that could not be started, and what is kept for them.
     parked: Mutex<BTreeMap<u64, Vec<Hold>>>,
-    late: SideRows,
-    bad: SideRows,
+    /// Where jobs stop on their way after a start.
+    pub stops: Stops,
+    pub(crate) late: SideRows,
+    pub(crate) bad: SideRows,
     attempts: AtomicU64,
     /// Number of this start of the server: names that it writes are nobody else's.
     term: u64,
@@ -148,6 +151,7 @@ impl Engine {
             relations: RwLock::default(),
             jobs: RwLock::default(),
             parked: Mutex::default(),
+            stops: Stops::default(),
             late: SideRows::default(),
             bad: SideRows::default(),
             attempts: AtomicU64::new(0),
@@ -192,6 +196,11 @@ impl Engine {
     pub fn start_maintenance(&self) {
         let task = self.shared.runtime.spawn(crate::maintenance::run(Arc::downgrade(&self.shared)));
         self.background.lock().push(task);
+    }
+
+    /// Holds jobs back until the answer is dropped: to be asked for before the jobs of the catalog are started again.
+    pub fn starting(&self) -> Starting {
+        Starting::new(self.shared.clone())
     }
 
     /// Starts a job. Its collection, if it has one, is readable as far as it was sealed before.
@@ -247,10 +256,7 @@ impl Engine {
             relation.readable.collection.clone().destroy()?;
         }
         if job.is_some() {
-            let objects = &self.shared.config.objects;
-            for name in objects.list(&format!("jobs/{id}/")).await? {
-                objects.delete(&name.name).await?;
-            }
+            self.shared.forget_checkpoints(id).await?;
         }
         Ok(())
     }
@@ -423,6 +429,15 @@ impl Shared {
         self.relations.read().get(&id).map(|relation| relation.readable.clone())
     }
 
+    /// Deletes a job's checkpoints.
+    pub async fn forget_checkpoints(&self, job: u64) -> Result<()> {
+        let objects = &self.config.objects;
+        for name in objects.list(&format!("jobs/{job}/")).await? {
+            objects.delete(&name.name).await?;
+        }
+        Ok(())
+    }
+
     /// All collections.
     pub fn collections(&self) -> Vec<Arc<Collection>> {
         self.relations.read().values().map(|relation| relation.readable.collection.clone()).collect()
@@ -508,25 +523,6 @@ impl Shared {
     /// The newest closed epoch.
     pub fn closed(&self) -> ClosedEpoch {
         self.coordinator.closed()
-    }
-}
-
-struct JobSide {
-    shared: Weak<Shared>,
-    job: u64,
-}
-
-impl SideOutput for JobSide {
-    fn late_row(&self, operator: &str, row_text: String, reason: String) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.late.push(SideRow::new(self.job, operator, shared.coordinator.open_epoch(), row_text, reason));
-        }
-    }
-
-    fn bad_row(&self, operator: &str, row_text: String, reason: String) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.bad.push(SideRow::new(self.job, operator, shared.coordinator.open_epoch(), row_text, reason));
-        }
     }
 }
 

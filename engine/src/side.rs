@@ -2,11 +2,16 @@
 
 use std::{
     collections::VecDeque,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use millpond_storage::epoch::Epoch;
 use parking_lot::Mutex;
+
+use crate::{engine::Shared, operator::SideOutput};
 
 /// Rows kept of each kind.
 const ROWS_KEPT: usize = 1000;
@@ -59,5 +64,25 @@ impl SideRows {
     /// The rows kept, oldest first.
     pub fn rows(&self) -> Vec<SideRow> {
         self.newest.lock().iter().cloned().collect()
+    }
+}
+
+/// Where the operators of a job leave rows.
+pub(crate) struct JobSide {
+    pub(crate) shared: Weak<Shared>,
+    pub(crate) job: u64,
+}
+
+impl SideOutput for JobSide {
+    fn late_row(&self, operator: &str, row_text: String, reason: String) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.late.push(SideRow::new(self.job, operator, shared.coordinator.open_epoch(), row_text, reason));
+        }
+    }
+
+    fn bad_row(&self, operator: &str, row_text: String, reason: String) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.bad.push(SideRow::new(self.job, operator, shared.coordinator.open_epoch(), row_text, reason));
+        }
     }
 }

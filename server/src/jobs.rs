@@ -293,6 +293,7 @@ pub(crate) async fn recover(state: &ServerState) -> Result<()> {
         }
     }
     state.engine.recover().await?;
+    let starting = state.engine.starting();
     for object in catalog.objects() {
         if matches!(object.body, ObjectBody::MaterializedView(_) | ObjectBody::Sink(_))
             && let Err(error) = plan(state, &catalog, object).and_then(|plan| start(state, object, plan))
@@ -300,6 +301,7 @@ pub(crate) async fn recover(state: &ServerState) -> Result<()> {
             broken(state, object, &error);
         }
     }
+    drop(starting);
     state.engine.start_maintenance();
     Ok(())
 }

@@ -14,6 +14,33 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// What its log says when it is.
 const READY: &str = "psql postgresql://millpond@";
 
+/// The process, and where it says its address.
+fn spawn(binary: &Path, directory: &Path, arguments: &[&str]) -> (Child, mpsc::Receiver<SocketAddr>) {
+    let mut child = Command::new(binary)
+        .arg("--data-dir")
+        .arg(directory)
+        .args(["--listen", "127.0.0.1:0", "--http", "off"])
+        .args(arguments)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the server's binary can be run");
+    let log = BufReader::new(child.stderr.take().expect("piped"));
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in log.lines().map_while(Result::ok) {
+            eprintln!("{line}");
+            if let Some((_, rest)) = line.split_once(READY) {
+                let address = rest.split('/').next().unwrap_or_default().parse::<SocketAddr>();
+                // The test may have given up waiting.
+                let _ = address.map(|address| sender.send(address));
+            }
+        }
+    });
+    (child, receiver)
+}
+
 /// A child process; killed when dropped.
 pub struct ServerProcess {
     child: Child,
@@ -26,35 +53,27 @@ impl ServerProcess {
     /// # Panics
     /// When it ends or says nothing instead.
     pub fn start(binary: &Path, directory: &Path, arguments: &[&str]) -> Self {
-        let mut child = Command::new(binary)
-            .arg("--data-dir")
-            .arg(directory)
-            .args(["--listen", "127.0.0.1:0", "--http", "off"])
-            .args(arguments)
-            .env("NO_COLOR", "1")
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the server's binary can be run");
-        let log = BufReader::new(child.stderr.take().expect("piped"));
-        let (sender, receiver) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in log.lines().map_while(Result::ok) {
-                eprintln!("{line}");
-                if let Some((_, rest)) = line.split_once(READY) {
-                    let address = rest.split('/').next().unwrap_or_default().parse::<SocketAddr>();
-                    // The test may have given up waiting.
-                    let _ = address.map(|address| sender.send(address));
-                }
-            }
-        });
-        match receiver.recv_timeout(START_TIMEOUT) {
+        let (mut child, ready) = spawn(binary, directory, arguments);
+        match ready.recv_timeout(START_TIMEOUT) {
             Ok(address) => Self { child, address },
             Err(_) => {
                 let _ = child.kill();
                 panic!("the server did not start: {:?}", child.wait());
             }
         }
+    }
+
+    /// Starts a server and kills it when it serves, or after so long.
+    ///
+    /// # Panics
+    /// When it ends by itself.
+    pub fn start_and_kill(binary: &Path, directory: &Path, arguments: &[&str], after: Duration) {
+        let (mut child, ready) = spawn(binary, directory, arguments);
+        if let Err(mpsc::RecvTimeoutError::Disconnected) = ready.recv_timeout(after) {
+            panic!("the server did not start: {:?}", child.wait());
+        }
+        child.kill().expect("the process is ours");
+        child.wait().expect("the process is ours");
     }
 
     /// Where clients connect.

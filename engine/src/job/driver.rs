@@ -181,6 +181,7 @@ impl Driver {
 
     /// One attempt: from the newest checkpoint until the end or a failure.
     async fn attempt(&mut self) -> Result<Ended> {
+        self.shared.stops.known().await;
         let Some(mut attempt) = self.start().await? else { return Ok(Ended::Finished) };
         let mut pulse = self.shared.coordinator.pulse();
         let mut second = tokio::time::interval(Duration::from_secs(1));
@@ -215,6 +216,10 @@ impl Driver {
     /// Restores and spawns. `None` if the checkpoint says that the job had finished.
     async fn start(&mut self) -> Result<Option<Attempt>> {
         let checkpointer = self.shared.checkpointer(self.spec.id, self.fingerprint);
+        if self.collection.as_ref().is_some_and(|collection| !collection.published()) {
+            // Its collection has been emptied: a checkpoint that was completed just before a crash is not to go on from.
+            self.shared.forget_checkpoints(self.spec.id).await?;
+        }
         let restored = checkpointer.restore().await?;
         let inputs = JobInputs::resolve(&self.spec, &self.shared.coordinator, &|id| self.shared.collection(id))?;
         let mut positions = ScanPositions::default();
@@ -295,7 +300,8 @@ impl Driver {
         let closed = self.shared.coordinator.closed();
         let reachable = attempt.inputs.collections.values().map(|c| c.upper()).chain([closed.epoch]).min().unwrap_or(closed.epoch);
         let backfilling = attempt.backfilling();
-        let next = next_epoch(reachable, attempt.injected, attempt.upper_at_start);
+        let stops = self.shared.stops.after(attempt.injected).into_iter().chain([attempt.upper_at_start]);
+        let next = next_epoch(reachable, attempt.injected, stops);
         // A backfill goes on at the epoch it stands at when no new one has come, one step at a time.
         let epoch = match next {
             Some(epoch) => epoch,

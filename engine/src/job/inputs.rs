@@ -8,10 +8,10 @@ pub const BARRIERS_IN_FLIGHT: usize = 4;
 /// The epoch of the next barrier, if there is one to inject.
 ///
 /// A new job (`injected` is 0) begins at the newest epoch: nobody has kept older contents for it.
-/// `reachable` is the newest epoch that is closed and that all upstreams have sealed; `injected` the epoch of the last barrier; `upper` what the
-/// job's collection has already sealed. A job that lags takes many epochs at once, but stops at multiples of 8, then 64, so that laggards
-/// still share epochs; and it stops at `upper`, where it must agree with what is there.
-pub fn next_epoch(reachable: Epoch, injected: Epoch, upper: Epoch) -> Option<Epoch> {
+/// `reachable` is the newest epoch that is closed and that all upstreams have sealed; `injected` the epoch of the last barrier. A job that lags
+/// takes many epochs at once, but stops at multiples of 8, then 64, so that laggards still share epochs; and it passes over none of `stops`:
+/// what its own collection has already sealed, with which it must agree, and what the collections above it had sealed before a restart.
+pub fn next_epoch(reachable: Epoch, injected: Epoch, stops: impl IntoIterator<Item = Epoch>) -> Option<Epoch> {
     if reachable <= injected {
         return None;
     }
@@ -28,18 +28,16 @@ pub fn next_epoch(reachable: Epoch, injected: Epoch, upper: Epoch) -> Option<Epo
     if grain > 1 && target == injected.next() {
         target = reachable;
     }
-    if injected < upper && target > upper {
-        target = upper;
-    }
-    Some(target)
+    let stop = stops.into_iter().filter(|stop| *stop > injected).min();
+    Some(stop.map_or(target, |stop| target.min(stop)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn next(reachable: u64, injected: u64, upper: u64) -> Option<u64> {
-        next_epoch(Epoch(reachable), Epoch(injected), Epoch(upper)).map(|e| e.0)
+    fn next(reachable: u64, injected: u64, stop: u64) -> Option<u64> {
+        next_epoch(Epoch(reachable), Epoch(injected), [Epoch(stop)]).map(|e| e.0)
     }
 
     #[test]
@@ -61,7 +59,9 @@ mod tests {
     }
 
     #[test]
-    fn stops_where_the_collection_stands() {
+    fn stops_where_collections_stand() {
+        assert_eq!(next(5, 3, 4), Some(4));
+        assert_eq!(next_epoch(Epoch(9), Epoch(3), [Epoch(8), Epoch(2), Epoch(6)]), Some(Epoch(6)));
         assert_eq!(next(1000, 5, 77), Some(77));
         assert_eq!(next(1000, 77, 77), Some(960));
     }

@@ -11,6 +11,7 @@ pub mod running;
 pub mod sink_driver;
 pub mod spec;
 pub mod status;
+pub mod stops;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use datafusion::catalog::TableProvider;
-use millpond_engine::coordinator::read::Freshness;
+use millpond_engine::coordinator::read::{Freshness, ReadPoint};
 use millpond_planner::catalog::{Catalog, Object, ObjectBody};
 use millpond_storage::{
     collection::{Collection, Hold},
@@ -26,6 +26,9 @@ use crate::{
 
 /// What `read_timeout = 0` means: no end.
 const FOREVER: Duration = Duration::from_secs(365 * 86_400);
+
+/// How long a block's first read waits to be as new as every table.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The epoch a block reads, kept readable in every relation that could be read at it when the block began to read.
 pub(crate) struct Snapshot {
@@ -180,6 +183,17 @@ pub(crate) async fn block_contents(session: &mut Session, target: &Arc<Target>, 
     Ok(own_contents(session, target, committed, epoch))
 }
 
+/// Where a block reads. Its later statements read other relations at the same epoch, so it has every change that was acknowledged by now, to
+/// whichever table; unless what it reads first lags: then only the tables under that count.
+async fn first_read(server: &ServerState, relations: &[u64], freshness: Freshness, timeout: Duration) -> Result<ReadPoint> {
+    if freshness == Freshness::Default
+        && let Ok(point) = server.engine.read_epoch(relations, Freshness::Strict, timeout.min(PATIENCE)).await
+    {
+        return Ok(point);
+    }
+    Ok(server.engine.read_epoch(relations, freshness, timeout).await?)
+}
+
 /// The epoch that the session's transaction reads, held per relation.
 async fn snapshot(session: &mut Session, catalog: &Catalog, relations: &[u64], cancel: &Cancel) -> Result<Vec<(Epoch, Arc<Hold>)>> {
     let (freshness, timeout) = freshness(session);
@@ -187,7 +201,7 @@ async fn snapshot(session: &mut Session, catalog: &Catalog, relations: &[u64], c
     let snapshot = match session.work().snapshot.clone() {
         Some(snapshot) => snapshot,
         None => {
-            let point = cancel.race(server.engine.read_epoch(relations, freshness, timeout)).await?;
+            let point = cancel.race(first_read(&server, relations, freshness, timeout)).await?;
             let snapshot = Arc::new(Snapshot::new(&server, catalog, point.epoch, relations, point.holds));
             session.work().snapshot = Some(snapshot.clone());
             snapshot

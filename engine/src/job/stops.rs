@@ -1,0 +1,67 @@
+//! Epochs at which every job that comes from behind stops after a start of the server.
+//!
+//! What was sealed is recovered collection by collection, so a view may be known up to an epoch that the views under it have yet to compute
+//! again. It stops there, since it must agree with what it has; then they need contents at that very epoch, not a delta that passes over it.
+
+use std::{collections::BTreeSet, ops::Bound, sync::Arc};
+
+use millpond_storage::epoch::Epoch;
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use crate::engine::Shared;
+
+/// The epochs, once they are known.
+pub struct Stops {
+    epochs: RwLock<BTreeSet<Epoch>>,
+    known: watch::Sender<bool>,
+}
+
+impl Default for Stops {
+    fn default() -> Self {
+        Self { epochs: RwLock::default(), known: watch::Sender::new(true) }
+    }
+}
+
+impl Stops {
+    /// Waits while jobs are being started.
+    pub(super) async fn known(&self) {
+        // The sender is in here: it does not go while somebody waits.
+        let _ = self.known.subscribe().wait_for(|known| *known).await;
+    }
+
+    /// The first one after an epoch.
+    pub(super) fn after(&self, epoch: Epoch) -> Option<Epoch> {
+        self.epochs.read().range((Bound::Excluded(epoch), Bound::Unbounded)).next().copied()
+    }
+}
+
+/// While this lives jobs are being started again: none of them goes on before all of them are there.
+pub struct Starting(Arc<Shared>);
+
+impl Starting {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        shared.stops.known.send_replace(false);
+        Self(shared)
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let stops = &self.0.stops;
+        stops.epochs.write().extend(self.0.collections().iter().map(|collection| collection.upper()));
+        stops.known.send_replace(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_stop_is_above() {
+        let stops = Stops::default();
+        stops.epochs.write().extend([Epoch(4), Epoch(9)]);
+        assert_eq!([0, 4, 8, 9].map(|epoch| stops.after(Epoch(epoch)).map(|stop| stop.0)), [Some(4), Some(9), Some(9), None]);
+    }
+}

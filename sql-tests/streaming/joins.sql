@@ -1,0 +1,31 @@
+-- Every kind of join, with NULL keys, duplicates and extra conditions.
+
+SELECT t.id, u.id AS uid, u.w FROM t JOIN u ON u.t_id = t.id;
+SELECT t.id, u.id AS uid FROM t LEFT JOIN u ON u.t_id = t.id AND u.w > t.v;
+SELECT t.id, u.id AS uid FROM t LEFT JOIN u ON u.t_id = t.k AND t.v > 2;
+SELECT t.id, u.id AS uid FROM t RIGHT JOIN u ON u.t_id = t.id;
+SELECT t.id, u.id AS uid, t.s, u.s AS us FROM t FULL JOIN u ON u.t_id = t.k;
+SELECT t.s, u.s AS us, count(*) AS n FROM t FULL JOIN u ON u.s = t.s AND u.w IS DISTINCT FROM t.v GROUP BY t.s, u.s;
+-- postgres
+SELECT ts AS s, us, count(*) AS n FROM (
+  SELECT t.s AS ts, u.s AS us FROM t LEFT JOIN u ON u.s = t.s AND u.w IS DISTINCT FROM t.v
+  UNION ALL SELECT NULL, u.s FROM u WHERE NOT EXISTS (SELECT 1 FROM t WHERE u.s = t.s AND u.w IS DISTINCT FROM t.v)) AS x GROUP BY ts, us;
+SELECT a.k, b.v FROM bag a JOIN bag b ON a.k = b.k AND a.v < b.v;
+SELECT a.k, a.v, b.v AS bv FROM bag a FULL JOIN bag b ON a.k = b.v;
+SELECT t.id, u.id AS uid FROM t JOIN u ON u.w > t.v;
+SELECT t.id, u.id AS uid FROM t LEFT JOIN u ON u.w > t.v AND u.id < 5;
+SELECT t.id, b.k FROM t CROSS JOIN (SELECT DISTINCT k FROM bag) AS b WHERE t.v > 3;
+SELECT t.id, u.id AS uid FROM t JOIN u ON u.t_id + 1 = t.id;
+SELECT id, k, n FROM t JOIN busy USING (k);
+SELECT t.id, busy.n FROM t LEFT JOIN busy ON busy.k IS NOT DISTINCT FROM t.k;
+SELECT a.k, a.n, b.top FROM (SELECT k, count(*) AS n FROM bag GROUP BY k) a JOIN (SELECT k, max(v) AS top FROM bag GROUP BY k) b ON a.k = b.k;
+SELECT a.k AS ak, b.k AS bk FROM (SELECT k, sum(v) AS x FROM bag GROUP BY k) a JOIN (SELECT k, sum(v) AS x FROM bag GROUP BY k) b ON a.x = b.x;
+SELECT t.id, u.id AS uid, b.v FROM t JOIN u ON u.t_id = t.id JOIN bag b ON b.k = t.k;
+SELECT t.id, u.id AS uid, b.v FROM t LEFT JOIN u ON u.t_id = t.id LEFT JOIN bag b ON b.k = u.w;
+SELECT t.id, u.id AS uid, m.d FROM t FULL JOIN u ON u.id = t.id FULL JOIN m ON m.id = coalesce(t.id, u.id);
+SELECT count(*) AS n FROM t, u, bag b WHERE t.id = u.t_id AND b.k = t.k AND b.v > 1;
+SELECT t.id FROM t JOIN u ON (t.id IS NOT DISTINCT FROM u.t_id) AND t.v = u.w;
+SELECT a.id, b.id AS other FROM t a JOIN t b ON a.k = b.k AND a.s = b.s AND a.id < b.id;
+SELECT m.id, t.id AS tid FROM m JOIN t ON m.d = t.v;
+SELECT id, s, w FROM t NATURAL JOIN (SELECT id, w FROM u) AS x;
+SELECT a.id, b.id AS other FROM m a JOIN m b ON b.at BETWEEN a.at AND a.at + INTERVAL '20 minutes' AND a.b = b.b;
