@@ -47,9 +47,9 @@ impl Coordinator {
             }
         }
         for table in self.all_tables() {
-            if !table.has_pending() {
-                table.collection().advance(last.epoch);
-            }
+            // Also of a table with changes in the open epoch: the epochs before it had none of them, and stay readable one by one.
+            let known = if table.has_pending() { Epoch(found.0.saturating_sub(1)).min(last.epoch) } else { last.epoch };
+            table.collection().advance(known);
             last.epoch = last.epoch.max(table.collection().upper());
         }
         let open = last.epoch.next().max(found);

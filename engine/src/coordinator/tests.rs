@@ -23,26 +23,33 @@ use crate::{
 
 const TABLE: u64 = 1;
 const SOURCE: u64 = 2;
+const OTHER_TABLE: u64 = 3;
 
 fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("k", DataType::Int64, false), Field::new("v", DataType::Int64, false)]))
 }
 
 fn rows(keys: std::ops::Range<i64>) -> Vec<(u64, Vec<SignedBatch>)> {
-    let keys = Arc::new(Int64Array::from_iter_values(keys));
-    let batch = RecordBatch::try_new(schema(), vec![keys.clone(), keys]).expect("two columns");
-    vec![(TABLE, vec![SignedBatch::inserts(batch)])]
+    rows_of(TABLE, keys)
 }
 
-/// A coordinator with a keyed table, as after a start.
+fn rows_of(table: u64, keys: std::ops::Range<i64>) -> Vec<(u64, Vec<SignedBatch>)> {
+    let keys = Arc::new(Int64Array::from_iter_values(keys));
+    let batch = RecordBatch::try_new(schema(), vec![keys.clone(), keys]).expect("two columns");
+    vec![(table, vec![SignedBatch::inserts(batch)])]
+}
+
+/// A coordinator with two keyed tables, as after a start.
 async fn open(dir: &Path, faults: &FileFaults, sources: &[Arc<SourceHandle>]) -> Arc<Coordinator> {
     let options = LogOptions { faults: faults.clone(), ..LogOptions::default() };
     let (log, records) = EpochLog::open_with(&dir.join("log"), options).expect("a log");
     let coordinator = Coordinator::new(log.clone(), Clock::manual(1_000_000));
-    let directory = dir.join("collections").join("1");
-    let spec = CollectionSpec { id: TABLE, schema: schema(), key: CollectionKey::Columns(vec![0]), directory, durable_deltas: false };
-    let collection = Collection::open(spec, &MemoryBudget::new(64 << 20), RocksShared::new(1 << 20)).expect("a collection");
-    coordinator.add_table(TableHandle::new(TABLE, collection, log));
+    for id in [TABLE, OTHER_TABLE] {
+        let directory = dir.join("collections").join(id.to_string());
+        let spec = CollectionSpec { id, schema: schema(), key: CollectionKey::Columns(vec![0]), directory, durable_deltas: false };
+        let collection = Collection::open(spec, &MemoryBudget::new(64 << 20), RocksShared::new(1 << 20)).expect("a collection");
+        coordinator.add_table(TableHandle::new(id, collection, log.clone()));
+    }
     sources.iter().for_each(|source| coordinator.add_source(source.clone()));
     coordinator.recover(records).await.expect("recovered");
     coordinator
@@ -91,6 +98,31 @@ async fn a_full_disk_refuses_changes_and_nothing_else() {
     drop(coordinator);
     let coordinator = open(dir.path(), &faults, &[]).await;
     assert_eq!(count(&coordinator) as i64, written + step);
+}
+
+/// A job may have stood at any epoch that was closed: after a restart the table must be readable there, whatever the open epoch has of it.
+#[tokio::test]
+async fn closed_epochs_stay_readable_one_by_one() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let faults = FileFaults::default();
+    let coordinator = open(dir.path(), &faults, &[]).await;
+    coordinator.append(rows(0..1), 0).await.expect("appended");
+    coordinator.tick().await.expect("closed");
+    let first = coordinator.closed().epoch;
+    for key in 0..4 {
+        coordinator.append(rows_of(OTHER_TABLE, key..key + 1), 0).await.expect("appended");
+        coordinator.tick().await.expect("closed");
+    }
+    let last = coordinator.closed().epoch;
+    assert_eq!(last.0, first.0 + 4);
+    coordinator.append(rows(1..2), 0).await.expect("acknowledged in an epoch that is not closed");
+    drop(coordinator);
+    let coordinator = open(dir.path(), &faults, &[]).await;
+    let table = coordinator.table(TABLE).expect("the table").collection().clone();
+    assert!(table.upper() > last);
+    for epoch in first.0..=table.upper().0 {
+        assert!(table.readable_at(Epoch(epoch)), "epoch {epoch} of {first} to {}", table.upper());
+    }
 }
 
 #[tokio::test]
