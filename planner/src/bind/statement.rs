@@ -248,7 +248,9 @@ impl Binder<'_> {
                     .ok_or_else(|| PlanError::internal(format!("type {} has no text form", sql_type.name())))?;
                 Ok(Typed::new(expr, SqlType::Text))
             }
-            SqlType::Void => Ok(Typed::text("")),
+            SqlType::Void if matches!(value.expr, Expr::Literal(..)) => Ok(Typed::text("")),
+            // Functions that return nothing give an empty text, once they have done what they are called for.
+            SqlType::Void => Ok(Typed::new(value.expr, SqlType::Text)),
             SqlType::Array(element) if element.is_oid() && **element != SqlType::Oid => {
                 let target = SqlType::array(SqlType::Text);
                 match crate::functions::cast::convert(self, value.expr.clone(), &value.sql_type, &target) {

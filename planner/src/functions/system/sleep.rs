@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use arrow::{
-    array::{AsArray, NullArray},
+    array::{Array, AsArray, StringViewArray},
     datatypes::{DataType, Float64Type},
 };
 use async_trait::async_trait;
@@ -35,7 +35,7 @@ impl ScalarUDFImpl for Sleep {
     }
 
     fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
-        Ok(DataType::Null)
+        Ok(DataType::Utf8View)
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
@@ -52,7 +52,8 @@ impl AsyncScalarUDFImpl for Sleep {
             let wait = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
             env::sleep(wait).await;
         }
-        Ok(ColumnarValue::Array(Arc::new(NullArray::new(args.number_rows))))
+        let done: StringViewArray = (0..seconds.len()).map(|row| seconds.is_valid(row).then_some("")).collect();
+        Ok(ColumnarValue::Array(Arc::new(done)))
     }
 }
 
