@@ -77,8 +77,7 @@ impl Closing {
             return;
         }
         for source in sources {
-            let is_bound = self.bindings.iter().any(|binding| binding.source == source.id);
-            source.settle(epoch.filter(|_| is_bound));
+            source.settle(epoch);
         }
     }
 
@@ -156,6 +155,7 @@ impl Coordinator {
 
     /// Registers a source. Those that the log knows are registered before it is replayed.
     pub fn add_source(&self, source: Arc<SourceHandle>) {
+        source.settle(Some(self.closed().epoch));
         self.sources.write().insert(source.id, source);
     }
 
@@ -243,7 +243,8 @@ impl Coordinator {
             open.changed.clear();
             (epoch, ticket)
         };
-        closing.settle(&sources, Some(epoch));
+        // Also of a source that was added meanwhile.
+        closing.settle(&self.all_sources(), Some(epoch));
         // The epoch's number is given away, so its end must be written, however long the disk refuses.
         while let Err(error) = self.log.durable(ticket).await {
             tracing::warn!(%error, %epoch, "could not write the end of an epoch, trying again");

@@ -55,6 +55,7 @@ impl Coordinator {
         let open = last.epoch.next().max(found);
         self.open.lock().epoch = open;
         self.closed.send_replace(last);
+        self.all_sources().iter().for_each(|source| source.settle(Some(last.epoch)));
         if open > last.epoch.next() || last.epoch == Epoch(0) || self.all_tables().iter().any(|table| table.has_pending()) {
             self.open.lock().changed.insert(0);
             self.tick().await?;

@@ -48,8 +48,8 @@ struct Gates {
     list: Vec<Weak<SplitGate>>,
     /// A tick has taken its readings and is not decided yet: a gate that comes now must wait for it.
     ticking: bool,
-    /// The newest epoch that bound anything.
-    bound: Epoch,
+    /// The newest closed epoch.
+    closed: Epoch,
 }
 
 impl Gates {
@@ -156,7 +156,7 @@ impl SourceHandle {
         if gates.ticking {
             gate.stop();
         } else {
-            gate.settle(gates.bound);
+            gate.settle(gates.closed);
         }
     }
 
@@ -201,13 +201,13 @@ impl SourceHandle {
             .collect()
     }
 
-    /// The tick is decided: `bound` is the epoch it closes, if it bound anything of this source.
-    pub fn settle(&self, bound: Option<Epoch>) {
+    /// The tick is decided: `closed` is the epoch it closes, if any. Readers emit nothing more of it.
+    pub fn settle(&self, closed: Option<Epoch>) {
         let mut gates = self.gates.lock();
         gates.ticking = false;
-        gates.bound = gates.bound.max(bound.unwrap_or_default());
+        gates.closed = gates.closed.max(closed.unwrap_or_default());
         for gate in gates.live() {
-            gate.settle(gates.bound);
+            gate.settle(gates.closed);
         }
     }
 
@@ -216,7 +216,7 @@ impl SourceHandle {
         let bound = decode_binding(binding)?;
         self.history.write().splits.entry(binding.split.clone()).or_default().push((epoch, bound));
         let mut gates = self.gates.lock();
-        gates.bound = gates.bound.max(epoch);
+        gates.closed = gates.closed.max(epoch);
         Ok(())
     }
 
@@ -301,7 +301,7 @@ impl SourceHandle {
         history.known_from = epoch;
         let newest = snapshot.splits().map(|(_, (epoch, _))| epoch).max().unwrap_or_default();
         let mut gates = self.gates.lock();
-        gates.bound = gates.bound.max(newest);
+        gates.closed = gates.closed.max(newest);
     }
 
     /// Splits with where they stand, for `millpond.sources`.

@@ -190,15 +190,35 @@ async fn begin_segment(coordinator: &Coordinator, faults: &FileFaults) {
     faults.fail_syncs.store(false, Ordering::SeqCst);
 }
 
+/// Rows that came after a tick belong to the next epoch, also when the tick bound nothing of their source: the barrier of a checkpoint or of
+/// another input may follow it.
+#[tokio::test]
+async fn no_reader_emits_into_a_closed_epoch() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let handle = source(&["a"]).await;
+    let coordinator = open(dir.path(), &FileFaults::default(), std::slice::from_ref(&handle)).await;
+    let gate = SplitGate::new("a".into(), 0, i64::MIN, coordinator.closed().epoch);
+    handle.add_gate(&gate);
+    assert_eq!(gate.pass(1, 0), Pass::Open);
+    let closed = coordinator.tick().await.expect("a tick").epoch;
+    assert_eq!(gate.pass(2, 0), Pass::Behind);
+    gate.barrier_passed(closed, 1, 0);
+    coordinator.append(rows(0..1), 0).await.expect("appended");
+    let closed = coordinator.tick().await.expect("a tick").epoch;
+    assert_eq!(gate.pass(2, 0), Pass::Behind, "the epoch of the table's change is closed");
+    gate.epoch_skipped(closed);
+    assert_eq!(gate.pass(2, 0), Pass::Open);
+}
+
 #[tokio::test]
 async fn a_cut_log_knows_where_sources_stood() {
     let dir = tempfile::tempdir().expect("a folder");
     let faults = FileFaults::default();
     let handle = source(&["a", "b"]).await;
     let coordinator = open(dir.path(), &faults, std::slice::from_ref(&handle)).await;
-    let gates = ["a", "b"].map(|split| SplitGate::new(split.into(), 0, i64::MIN, Epoch(0)));
-    gates.iter().for_each(|gate| handle.add_gate(gate));
     let first = coordinator.closed().epoch;
+    let gates = ["a", "b"].map(|split| SplitGate::new(split.into(), 0, i64::MIN, first));
+    gates.iter().for_each(|gate| handle.add_gate(gate));
     for step in 1..=6_u64 {
         // Split b stands still after a while.
         for (gate, offset) in gates.iter().zip([step * 10, step.min(3)]) {

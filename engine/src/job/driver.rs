@@ -317,12 +317,12 @@ impl Driver {
             || attempt.changed_upto(epoch)?
             || attempt.checkpoint_due(epoch, &self.spec)
             || attempt.injected == Epoch(0);
-        if !changed {
-            if attempt.in_flight.is_empty() {
-                attempt.injected = epoch;
-                self.advance_collection(ClosedEpoch { epoch, time_us: closed.time_us });
-                self.note_progress(attempt, epoch, closed);
-            }
+        // Behind barriers in flight its own barrier is the way to learn when the epoch has been passed.
+        if !changed && attempt.in_flight.is_empty() {
+            attempt.injected = epoch;
+            attempt.running.skip(epoch);
+            self.advance_collection(ClosedEpoch { epoch, time_us: closed.time_us });
+            self.note_progress(attempt, epoch, closed);
             return Ok(());
         }
         let kind = if ends {

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use millpond_storage::collection::Collection;
+use millpond_storage::{collection::Collection, epoch::Epoch};
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::mpsc, task::JoinSet};
 
@@ -18,7 +18,7 @@ use crate::{
     operator::SideOutput,
     scan::{
         collection::{CollectionAdvance, CollectionPassed, CollectionPosition, CollectionReader},
-        source::{BoundSplit, SourceAdvance, SourceReader, SplitPosition},
+        source::{BoundSplit, SourceAdvance, SourceOrder, SourceReader, SplitPosition},
         values::ValuesReader,
     },
     task::{
@@ -69,7 +69,7 @@ pub struct Running {
     pub roots: usize,
     /// All subtasks.
     pub subtasks: usize,
-    source_commands: Vec<(u64, mpsc::UnboundedSender<SourceAdvance>)>,
+    source_commands: Vec<(u64, mpsc::UnboundedSender<SourceOrder>)>,
     collection_commands: Vec<mpsc::UnboundedSender<CollectionAdvance>>,
 }
 
@@ -228,6 +228,13 @@ impl Running {
         Ok(())
     }
 
+    /// Tells every reader of a source that the job passes an epoch without a barrier.
+    pub fn skip(&self, epoch: Epoch) {
+        for (_, commands) in &self.source_commands {
+            let _ = commands.send(SourceOrder::Skip(epoch));
+        }
+    }
+
     /// Sends a barrier to every reader.
     pub fn inject(&self, barrier: Barrier, inputs: &JobInputs) {
         let mut advances: HashMap<u64, SourceAdvance> = HashMap::new();
@@ -238,7 +245,7 @@ impl Running {
         // A reader that is gone has failed; the driver learns it from the task set.
         for (source, commands) in &self.source_commands {
             if let Some(advance) = advances.get(source) {
-                let _ = commands.send(advance.clone());
+                let _ = commands.send(SourceOrder::Advance(advance.clone()));
             }
         }
         for commands in &self.collection_commands {

@@ -4,8 +4,9 @@
 //! gate makes that one short critical section instead of a round trip: the reader passes it before each chunk it emits, the coordinator
 //! stops it, takes the reading, and settles it.
 //!
-//! Invariant: a reader emits rows of its own accord only after it has passed the barrier of the newest epoch that bound anything of its source;
-//! behind that it reads up to bindings. So no row can slip into an epoch that other jobs have seen closed.
+//! Invariant: a reader emits rows of its own accord only after its job has passed the newest closed epoch, by its barrier or, if nothing of the
+//! job's inputs changed in it, without one; behind that it reads up to bindings. So no row can slip into an epoch that is closed: also one
+//! that bound nothing of this source may have a barrier, for a checkpoint or for another input, and rows before it would be in its state.
 
 use std::sync::Arc;
 
@@ -68,11 +69,11 @@ impl SplitGate {
         state.reading
     }
 
-    /// Coordinator: the tick is decided. `bound` is the newest epoch that bound anything of the source.
-    pub fn settle(&self, bound: Epoch) {
+    /// Coordinator: the tick is decided. `closed` is the newest closed epoch.
+    pub fn settle(&self, closed: Epoch) {
         let mut state = self.state.lock();
         state.ticking = false;
-        state.must_pass = state.must_pass.max(bound);
+        state.must_pass = state.must_pass.max(closed);
     }
 
     /// Reader: asks to emit rows up to `offset`.
@@ -95,6 +96,11 @@ impl SplitGate {
         let mut state = self.state.lock();
         state.reading.idle = idle;
         state.reading.finished = finished;
+    }
+
+    /// Reader: the job passes `epoch` without a barrier, for nothing of its inputs changed in it.
+    pub fn epoch_skipped(&self, epoch: Epoch) {
+        self.state.lock().passed = epoch;
     }
 
     /// Reader: has read up to the bindings of `epoch` and sent its barrier.
@@ -122,7 +128,11 @@ mod tests {
         assert_eq!(gate.pass(20, 2), Pass::Open);
         assert_eq!(gate.stop().emitted, 20);
         gate.settle(Epoch(7));
-        assert_eq!(gate.pass(30, 3), Pass::Open, "a tick that bound nothing holds nobody back");
+        assert_eq!(gate.pass(30, 3), Pass::Open, "a tick that closed nothing holds nobody back");
+        gate.settle(Epoch(8));
+        assert_eq!(gate.pass(40, 4), Pass::Behind);
+        gate.epoch_skipped(Epoch(8));
+        assert_eq!(gate.pass(40, 4), Pass::Open);
     }
 
     #[test]

@@ -33,7 +33,16 @@ use crate::{
 /// Pause of a reader that meets a tick which is being decided.
 const TICK_PAUSE: Duration = Duration::from_micros(100);
 
-/// What the driver tells a reader: read up to the bindings, then pass the barrier on.
+/// What the driver tells a reader.
+#[derive(Clone, Debug)]
+pub enum SourceOrder {
+    /// Read up to the bindings, then pass the barrier on.
+    Advance(SourceAdvance),
+    /// The job passes this epoch without a barrier: nothing of its inputs changed in it.
+    Skip(Epoch),
+}
+
+/// An epoch that a reader ends.
 #[derive(Clone, Debug)]
 pub struct SourceAdvance {
     /// The barrier.
@@ -81,7 +90,7 @@ pub struct SourceReader {
     /// Where rows go.
     pub output: Sender,
     /// Orders of the driver.
-    pub commands: mpsc::UnboundedReceiver<SourceAdvance>,
+    pub commands: mpsc::UnboundedReceiver<SourceOrder>,
     /// Late and bad rows.
     pub side: Arc<dyn SideOutput>,
 }
@@ -115,23 +124,30 @@ impl SourceReader {
         let mut turn = 0;
         loop {
             self.open_new_splits(&mut splits, &mut seen).await?;
-            let advance = match self.commands.try_recv() {
-                Ok(advance) => Some(advance),
+            let order = match self.commands.try_recv() {
+                Ok(order) => Some(order),
                 Err(mpsc::error::TryRecvError::Disconnected) => return Ok(()),
                 Err(mpsc::error::TryRecvError::Empty) => match self.read_free(&mut splits, &mut turn).await? {
                     Free::Progress => None,
                     Free::Wait(duration) => tokio::select! {
-                        advance = self.commands.recv() => match advance { Some(advance) => Some(advance), None => return Ok(()) },
+                        order = self.commands.recv() => match order { Some(order) => Some(order), None => return Ok(()) },
                         () = tokio::time::sleep(duration) => None,
                         () = self.source.splits_changed() => None,
                     },
                 },
             };
-            if let Some(advance) = advance {
-                self.open_new_splits(&mut splits, &mut seen).await?;
-                self.advance(&mut splits, &advance).await?;
-                if advance.barrier.kind == BarrierKind::Final {
-                    return Ok(());
+            match order {
+                None => {}
+                Some(SourceOrder::Skip(epoch)) => {
+                    self.passed = epoch;
+                    splits.iter().for_each(|split| split.gate.epoch_skipped(epoch));
+                }
+                Some(SourceOrder::Advance(advance)) => {
+                    self.open_new_splits(&mut splits, &mut seen).await?;
+                    self.advance(&mut splits, &advance).await?;
+                    if advance.barrier.kind == BarrierKind::Final {
+                        return Ok(());
+                    }
                 }
             }
         }
