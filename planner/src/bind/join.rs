@@ -156,7 +156,7 @@ impl Binder<'_> {
     /// Expands the lists of a table function beside the rows they are made of.
     fn expand_over<'p>(&self, left: FromItem<'p>, right: FromItem<'p>, nulls: NullHandling) -> Result<FromItem<'p>> {
         let pending = right.pending.ok_or_else(|| PlanError::internal("nothing to expand"))?;
-        let mut outputs: Vec<Expr> = left.plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let mut outputs: Vec<Expr> = self.repeated_columns(&left.plan);
         let mut columns = Vec::with_capacity(pending.lists.len());
         for (name, list) in pending.lists {
             let own = |column: &Column| left.scope.columns.iter().any(|candidate| candidate.column == *column);

@@ -182,7 +182,7 @@ impl Binder<'_> {
         }
         let names: Vec<String> = lists.iter().map(|_| self.unique_qualifier("__list")).collect();
         let plan = std::mem::take(&mut parts.plan);
-        let mut outputs: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let mut outputs: Vec<Expr> = self.repeated_columns(&plan);
         outputs.extend(lists.iter().zip(&names).map(|(list, name)| list.clone().alias(name)));
         let columns = names.iter().map(Column::new_unqualified).collect();
         parts.plan = LogicalPlanBuilder::from(plan)

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use sqlparser::{
-    ast::{SetExpr, SetOperator, SetQuantifier, Spanned},
+    ast::{self, SelectItem, SetExpr, SetOperator, SetQuantifier, Spanned, Value},
     tokenizer::Span,
 };
 
@@ -38,12 +38,11 @@ impl Binder<'_> {
         };
         let word = op.to_string();
         if matches!(op, SetOperator::Union) && all {
-            let inputs = self.union_inputs(body, outer, common)?;
+            let inputs = self.set_inputs(&union_inputs(body), outer, common)?;
             return self.union_all(inputs, body);
         }
-        let left_rows = self.set_expression(left, outer, common)?;
-        let right_rows = self.set_expression(right, outer, common)?;
-        let mut aligned = self.align(vec![left_rows, right_rows], &word, !all || !matches!(op, SetOperator::Union), body)?;
+        let inputs = self.set_inputs(&[left.as_ref(), right.as_ref()], outer, common)?;
+        let mut aligned = self.align(inputs, &word, !all || !matches!(op, SetOperator::Union), body)?;
         let columns = aligned.columns;
         let (Some(right), Some(left)) = (aligned.plans.pop(), aligned.plans.pop()) else {
             return Err(PlanError::internal("two inputs were aligned"));
@@ -58,20 +57,37 @@ impl Binder<'_> {
         Ok(output_of(plan, columns))
     }
 
-    /// The inputs of a chain of UNION ALL, from left to right.
-    fn union_inputs(&self, body: &SetExpr, outer: Option<&Scope<'_>>, common: &Rc<CommonTables>) -> Result<Vec<BoundRows>> {
-        let mut open = vec![body];
-        let mut inputs = Vec::new();
-        while let Some(next) = open.pop() {
-            match next {
-                SetExpr::SetOperation { op: SetOperator::Union, set_quantifier: SetQuantifier::All, left, right } => {
-                    open.push(right);
-                    open.push(left);
-                }
-                other => inputs.push(self.set_expression(other, outer, common)?),
-            }
+    /// Binds inputs. A literal or NULL without a type takes that of the same column of the others.
+    fn set_inputs(&self, bodies: &[&SetExpr], outer: Option<&Scope<'_>>, common: &Rc<CommonTables>) -> Result<Vec<BoundRows>> {
+        let untyped: Vec<Vec<usize>> = bodies.iter().map(|body| untyped_items(body)).collect();
+        let mut bound: Vec<Option<BoundRows>> = Vec::with_capacity(bodies.len());
+        let all_untyped = untyped.iter().all(|items| !items.is_empty());
+        for (body, items) in bodies.iter().zip(&untyped) {
+            bound.push(if items.is_empty() || all_untyped { Some(self.set_expression(body, outer, common)?) } else { None });
+        }
+        let mut inputs = Vec::with_capacity(bodies.len());
+        for (index, body) in bodies.iter().enumerate() {
+            let items = &untyped[index];
+            let targets = if items.is_empty() { Vec::new() } else { types_of_others(&bound, &untyped, index) };
+            let useful = items.iter().any(|item| targets.get(*item).is_some_and(|target| *target != SqlType::Text));
+            inputs.push(match bound[index].clone() {
+                Some(rows) if !useful => rows,
+                _ => self.with_targets(body, targets, outer, common)?,
+            });
         }
         Ok(inputs)
+    }
+
+    /// Binds one input whose columns without a type become those of `targets`.
+    fn with_targets(&self, body: &SetExpr, targets: Vec<SqlType>, outer: Option<&Scope<'_>>, common: &Rc<CommonTables>) -> Result<BoundRows> {
+        match body {
+            SetExpr::Select(select) => self.select(select, &[], &targets, outer, common),
+            SetExpr::Query(query) => {
+                *self.targets.borrow_mut() = Some(targets);
+                self.query(query, outer, common)
+            }
+            other => self.set_expression(other, outer, common),
+        }
     }
 
     fn union_all(&self, inputs: Vec<BoundRows>, body: &SetExpr) -> Result<BoundRows> {
@@ -138,6 +154,55 @@ impl Binder<'_> {
             if intersect { LogicalPlanBuilder::intersect(left, right, true)? } else { LogicalPlanBuilder::except(left, right, true)? };
         Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
     }
+}
+
+/// The inputs of a chain of UNION ALL, from left to right.
+fn union_inputs(body: &SetExpr) -> Vec<&SetExpr> {
+    let mut open = vec![body];
+    let mut inputs = Vec::new();
+    while let Some(next) = open.pop() {
+        match next {
+            SetExpr::SetOperation { op: SetOperator::Union, set_quantifier: SetQuantifier::All, left, right } => {
+                open.push(right);
+                open.push(left);
+            }
+            other => inputs.push(other),
+        }
+    }
+    inputs
+}
+
+/// Columns of a SELECT that are literals without a type.
+fn untyped_items(body: &SetExpr) -> Vec<usize> {
+    let select = match body {
+        SetExpr::Select(select) => select,
+        SetExpr::Query(query) => return untyped_items(&query.body),
+        _ => return Vec::new(),
+    };
+    let is_untyped = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. } => matches!(
+            super::expression::strip(value),
+            ast::Expr::Value(ast::ValueWithSpan { value: Value::SingleQuotedString(_) | Value::Null | Value::Placeholder(_), .. })
+        ),
+        _ => false,
+    };
+    let named = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+    if !select.projection.iter().all(named) {
+        return Vec::new();
+    }
+    select.projection.iter().enumerate().filter(|(_, item)| is_untyped(item)).map(|(index, _)| index).collect()
+}
+
+/// For each column the type that the inputs beside one give it, as far as they have types of their own; text where none has.
+fn types_of_others(bound: &[Option<BoundRows>], untyped: &[Vec<usize>], own: usize) -> Vec<SqlType> {
+    let width = bound.iter().flatten().map(|rows| rows.columns.len()).max().unwrap_or(0);
+    let column = |column: usize| {
+        let others = bound.iter().zip(untyped).enumerate().filter(|(index, (_, items))| *index != own && !items.contains(&column));
+        let types: Vec<SqlType> =
+            others.filter_map(|(_, (rows, _))| rows.as_ref()?.columns.get(column).map(|column| column.sql_type.clone())).collect();
+        common_type(&types).unwrap_or(SqlType::Text)
+    };
+    (0..width).map(column).collect()
 }
 
 /// Where the column stands whose type does not go with those before it.

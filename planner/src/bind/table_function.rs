@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use datafusion::{
     common::{Column, NullHandling, UnnestOptions},
-    logical_expr::{Expr, LogicalPlanBuilder},
+    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder},
 };
 use sqlparser::{
     ast::{self, FunctionArg, FunctionArgExpr, ObjectName, Spanned, TableAlias},
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     catalog::fold,
     error::{PlanError, Result, sqlstate},
-    functions::sequence,
+    functions::{kernel::Kernel, sequence},
     types::{SqlType, modifier},
 };
 
@@ -40,6 +40,23 @@ struct Expansion {
 }
 
 impl Binder<'_> {
+    /// The columns of a plan as they go into an expansion, which repeats its rows. DataFusion takes the keys of its input for keys of its
+    /// output too, and leaves out what else it should sort or group by; behind a function they are keys no more.
+    pub(super) fn repeated_columns(&self, plan: &LogicalPlan) -> Vec<Expr> {
+        let schema = plan.schema();
+        let is_key = |index: &usize| schema.functional_dependencies().iter().any(|dependency| dependency.source_indices.contains(index));
+        let column = |(index, column): (usize, Column)| {
+            let data_type = schema.field(index).data_type().clone();
+            if !is_key(&index) {
+                return Expr::Column(column);
+            }
+            let kernel = Kernel::strict("repeated", |call| call.array(0));
+            let value = kernel.call(vec![Expr::Column(column.clone())], vec![data_type.clone()], data_type, &self.environment);
+            value.alias_qualified(column.relation, column.name)
+        };
+        schema.columns().into_iter().enumerate().map(column).collect()
+    }
+
     #[allow(clippy::too_many_arguments)]
     pub(super) fn table_function<'p>(
         &self,

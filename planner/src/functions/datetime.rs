@@ -67,6 +67,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         Traits::LOCAL,
         make_timestamptz,
     ),
+    Entry::strict("make_timestamptz(integer, integer, integer, integer, integer, double precision, text) timestamptz", make_in_zone),
     Entry::strict("isfinite(date) boolean", |call| {
         let days = call.values::<Date32Type>(0)?;
         call.build_booleans(|row| Ok(days.get(row).map(|days| days != DATE_INFINITY && days != DATE_NEGATIVE_INFINITY)))
@@ -443,6 +444,14 @@ fn make_timestamp(call: &Call<'_>) -> Result<ArrayRef> {
 fn make_timestamptz(call: &Call<'_>) -> Result<ArrayRef> {
     let (locals, zone) = (local_of(call)?, &call.environment().text.time_zone);
     call.build::<TimestampMicrosecondType>(|row| locals[row].map(|local| to_utc(zone, local)).transpose())
+}
+
+fn make_in_zone(call: &Call<'_>) -> Result<ArrayRef> {
+    let (locals, zones) = (local_of(call)?, call.texts(6)?);
+    call.build::<TimestampMicrosecondType>(|row| match (locals[row], zones.get(row)) {
+        (Some(local), Some(zone)) => to_utc(&zone_of(zone)?, local).map(Some),
+        _ => Ok(None),
+    })
 }
 
 fn finite(call: &Call<'_>) -> Result<ArrayRef> {

@@ -96,6 +96,11 @@ fn element_of(overload: &Overload, arguments: &[SqlType]) -> Result<Option<SqlTy
         return Ok(None);
     }
     if compatible {
+        // Compared with another text, a `char(n)` is one without its blanks.
+        let compares = overload.name.starts_with(['=', '<', '>']);
+        if compares && elements.contains(&SqlType::Char) && elements.iter().any(|other| matches!(other, SqlType::Text | SqlType::Varchar)) {
+            return Ok(Some(SqlType::Text));
+        }
         return common_type(&elements).map(Some).ok_or(());
     }
     let mut known = elements.into_iter().filter(|element| *element != SqlType::Unknown);

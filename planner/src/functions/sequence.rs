@@ -94,7 +94,7 @@ pub(crate) fn record_field(record: Expr, index: usize) -> Expr {
 }
 
 /// The elements of a list as rows.
-pub(super) fn rows_of(list: Typed) -> Result<Typed> {
+pub(crate) fn rows_of(list: Typed) -> Result<Typed> {
     let SqlType::Array(element) = list.sql_type.clone() else { return Err(PlanError::internal("rows of no list")) };
     Ok(Typed::new(Expr::Unnest(Unnest::new(list.expr)), *element))
 }

@@ -24,7 +24,7 @@ use datafusion::{
         ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarUDF, Volatility, execution_props::ExecutionProps, expr::ScalarFunction,
         physical_planning_context::PhysicalPlanningContext, type_coercion::functions::fields_with_udf,
     },
-    optimizer::{Analyzer, Optimizer, OptimizerRule},
+    optimizer::{Analyzer, Optimizer, OptimizerRule, extract_equijoin_predicate::ExtractEquijoinPredicate},
     physical_expr::create_physical_expr,
     physical_plan::{ExecutionPlan, PhysicalExpr},
     physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner},
@@ -34,6 +34,7 @@ use datafusion::{
 use crate::{
     error::Result,
     logical::window_exec::WindowPlanner,
+    optimize::NullSafeKeys,
     types::SqlType,
     unnest::{UnnestLimits, unnest},
 };
@@ -71,8 +72,13 @@ pub fn session_state(
 ) -> SessionState {
     let mut all: Vec<Arc<dyn ExtensionPlanner + Send + Sync>> = vec![Arc::new(WindowPlanner)];
     all.extend(planners);
-    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(UnnestLimits)];
-    rules.extend(Optimizer::new().rules);
+    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(UnnestLimits), Arc::new(NullSafeKeys)];
+    for rule in Optimizer::new().rules {
+        if rule.name() == ExtractEquijoinPredicate::new().name() {
+            rules.push(Arc::new(NullSafeKeys));
+        }
+        rules.push(rule);
+    }
     SessionStateBuilder::new()
         .with_optimizer_rules(rules)
         .with_config(config)

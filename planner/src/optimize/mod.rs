@@ -8,6 +8,7 @@ mod config;
 mod correlated_limit;
 mod distinct_on;
 mod limit;
+mod null_safe_keys;
 mod rank_filter;
 mod scalar_subquery;
 mod single_value;
@@ -34,6 +35,7 @@ use datafusion::{
 };
 
 use crate::error::PlanError;
+pub(crate) use null_safe_keys::NullSafeKeys;
 pub(crate) use rank_filter::is_ranking;
 pub(crate) use single_value::SINGLE_VALUE;
 
@@ -58,6 +60,7 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         Arc::new(SimplifyExpressions::new()),
         // A correlated EXISTS may lose its LIMIT above; what is left is a top-N.
         Arc::new(limit::LimitToTopN),
+        Arc::new(null_safe_keys::NullSafeKeys),
         Arc::new(ExtractEquijoinPredicate::new()),
         Arc::new(EliminateDuplicatedExpr::new()),
         Arc::new(EliminateFilter::new()),

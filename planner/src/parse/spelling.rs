@@ -1,5 +1,7 @@
 //! Spellings that `sqlparser` reads otherwise than Postgres, or not at all, brought to others on tokens:
 //! - `TABLE t`, where a query may stand, is `SELECT * FROM t`;
+//! - `ROW (a, b)` is `(a, b)`;
+//! - `a IS DISTINCT FROM b AND c` is `a IS DISTINCT FROM (b) AND c`;
 //! - `x ISNULL` and `x NOTNULL` are `x IS NULL` and `x IS NOT NULL`.
 //!
 //! New tokens have the place of the token they were made of.
@@ -15,8 +17,68 @@ use super::grammar::is_word;
 const BEFORE_QUERY: [&str; 12] =
     ["UNION", "INTERSECT", "EXCEPT", "ALL", "DISTINCT", "AS", "EXPLAIN", "ANALYZE", "VERBOSE", "FOR", "IN", "EXISTS"];
 
+/// Words that no operand of DISTINCT FROM goes beyond.
+const AFTER_OPERAND: [&str; 38] = [
+    "AND", "OR", "IS", "THEN", "WHEN", "ELSE", "END", "AS", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "FETCH", "UNION",
+    "INTERSECT", "EXCEPT", "ON", "USING", "JOIN", "LEFT", "RIGHT", "INNER", "FULL", "CROSS", "NATURAL", "WINDOW", "RETURNING", "FOR", "ASC",
+    "DESC", "NULLS", "ISNULL", "NOTNULL", "DO", "EMIT",
+];
+
 /// The same tokens in the spelling that the grammar knows.
 pub(super) fn respell(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    enclose_operands(&respell_words(tokens))
+}
+
+/// Parentheses round what follows DISTINCT FROM, which `sqlparser` takes to go on beyond AND and OR.
+fn enclose_operands(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    let mut enclosed: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 4);
+    // The depths of parentheses and CASEs at which operands are open.
+    let mut open: Vec<usize> = Vec::new();
+    let mut depth = 0_usize;
+    for (index, token) in tokens.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|index| tokens.get(index));
+        let started = before.is_some_and(|before| is_word(&before.token, "FROM"))
+            && index >= 2
+            && is_word(&tokens[index - 2].token, "DISTINCT")
+            && index >= 3
+            && (is_word(&tokens[index - 3].token, "IS") || is_word(&tokens[index - 3].token, "NOT"));
+        let closes = matches!(token.token, Token::RParen | Token::RBracket) || is_word(&token.token, "END");
+        let ends = closes
+            || matches!(token.token, Token::Comma | Token::SemiColon)
+            || AFTER_OPERAND.iter().any(|word| is_word(&token.token, word))
+            || is_alias(before, token);
+        while !started && ends && open.last() == Some(&depth) {
+            open.pop();
+            enclosed.push(TokenWithSpan::new(Token::RParen, token.span));
+        }
+        if started {
+            open.push(depth);
+            enclosed.push(TokenWithSpan::new(Token::LParen, token.span));
+        }
+        match &token.token {
+            Token::LParen | Token::LBracket => depth += 1,
+            _ if is_word(&token.token, "CASE") => depth += 1,
+            _ if closes => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        enclosed.push(token.clone());
+    }
+    if let Some(last) = tokens.last() {
+        enclosed.extend(open.iter().map(|_| TokenWithSpan::new(Token::RParen, last.span)));
+    }
+    enclosed
+}
+
+/// Whether a token is a name right behind a value, which makes it an alias.
+fn is_alias(before: Option<&TokenWithSpan>, token: &TokenWithSpan) -> bool {
+    let plain = |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::NoKeyword);
+    let value = |token: &TokenWithSpan| {
+        plain(token) || matches!(token.token, Token::Number(..) | Token::SingleQuotedString(_) | Token::RParen | Token::RBracket)
+    };
+    plain(token) && before.is_some_and(value)
+}
+
+fn respell_words(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     let mut respelt = Vec::with_capacity(tokens.len() + 4);
     for (index, token) in tokens.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|index| tokens.get(index)).map(|token| &token.token);
@@ -30,11 +92,29 @@ pub(super) fn respell(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
             put(&[keyword("IS", Keyword::IS), keyword("NULL", Keyword::NULL)]);
         } else if is_word(&token.token, "NOTNULL") && ends_operand(before) && after != Some(&Token::LParen) {
             put(&[keyword("IS", Keyword::IS), keyword("NOT", Keyword::NOT), keyword("NULL", Keyword::NULL)]);
+        } else if is_word(&token.token, "ROW") && before != Some(&Token::Period) && has_several(tokens.get(index + 1..).unwrap_or_default()) {
+            // The parentheses alone make a row of several values.
         } else {
             respelt.push(token.clone());
         }
     }
     respelt
+}
+
+/// Whether tokens start with parentheses round several items.
+fn has_several(tokens: &[TokenWithSpan]) -> bool {
+    let mut depth = 0_usize;
+    for token in tokens {
+        match &token.token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket if depth <= 1 => return false,
+            Token::RParen | Token::RBracket => depth -= 1,
+            Token::Comma if depth == 1 => return true,
+            _ if depth == 0 => return false,
+            _ => {}
+        }
+    }
+    false
 }
 
 fn keyword(text: &str, keyword: Keyword) -> Token {
@@ -78,7 +158,16 @@ mod tests {
             ("TABLE s.a UNION ALL TABLE b EXCEPT (TABLE c)", "SELECT * FROM s.a UNION ALL SELECT * FROM b EXCEPT (SELECT * FROM c)"),
             ("WITH c AS (TABLE a) TABLE c", "WITH c AS (SELECT * FROM a) SELECT * FROM c"),
             ("SELECT 1 WHERE 1 IN (TABLE a) OR EXISTS (TABLE b)", "SELECT 1 WHERE 1 IN (SELECT * FROM a) OR EXISTS (SELECT * FROM b)"),
+            ("SELECT ROW(1, (2)) < ROW(1, f(3, 4)), ROW(5)", "SELECT (1, (2)) < (1, f(3, 4)), ROW(5)"),
             ("SELECT a ISNULL, b NOTNULL, (1) ISNULL", "SELECT a IS NULL, b IS NOT NULL, (1) IS NULL"),
+        ] {
+            assert_eq!(parse_query(written).unwrap().to_string(), parse_query(meant).unwrap().to_string(), "{written}");
+        }
+        for (written, meant) in [
+            ("SELECT a IS DISTINCT FROM b AND c OR d", "SELECT a IS DISTINCT FROM (b) AND c OR d"),
+            ("SELECT x AND a IS NOT DISTINCT FROM f(b, 1) + 2 OR c", "SELECT x AND a IS NOT DISTINCT FROM (f(b, 1) + 2) OR c"),
+            ("SELECT CASE WHEN a IS DISTINCT FROM CASE b WHEN 1 THEN 2 END THEN 3 END c", "SELECT CASE WHEN a IS DISTINCT FROM (CASE b WHEN 1 THEN 2 END) THEN 3 END c"),
+            ("SELECT a IS DISTINCT FROM b c FROM t WHERE (a IS DISTINCT FROM 1)", "SELECT a IS DISTINCT FROM (b) c FROM t WHERE (a IS DISTINCT FROM (1))"),
         ] {
             assert_eq!(parse_query(written).unwrap().to_string(), parse_query(meant).unwrap().to_string(), "{written}");
         }

@@ -17,11 +17,11 @@ use std::{cell::Cell, sync::Arc};
 
 use datafusion::{
     common::{
-        Column, NullEquality, Result,
+        Column, Result, Spans,
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     logical_expr::{
-        Aggregate, Expr, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SubqueryAlias,
+        Aggregate, BinaryExpr, Expr, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Sort, SubqueryAlias,
         expr::{Exists, InSubquery},
         lit,
         logical_plan::Subquery,
@@ -257,20 +257,30 @@ fn whole(outer: &LogicalPlan, subquery: &Subquery, numbers: &Numbers) -> Result<
     Ok(Some(Whole { plan, values, keys: new_keys, outer: columns }))
 }
 
-/// Joins by equal keys, NULLs included.
+/// Joins by keys, of which NULLs equal each other.
 fn joined(
     outer: &LogicalPlan,
     whole: &LogicalPlan,
-    keys: (Vec<Column>, Vec<Column>),
+    (own, keys): (Vec<Column>, Vec<Column>),
     kind: JoinType,
     filter: Option<Expr>,
 ) -> Result<LogicalPlan> {
-    LogicalPlanBuilder::from(outer.clone()).join_detailed(whole.clone(), kind, keys, filter, NullEquality::NullEqualsNull)?.build()
+    let same = |(own, key): (Column, Column)| same_key(Expr::Column(own), Expr::Column(key));
+    let condition = own.into_iter().zip(keys).map(same).chain(filter);
+    LogicalPlanBuilder::from(outer.clone()).join_on(whole.clone(), kind, condition)?.build()
+}
+
+/// That two values are the same, NULL or not. The optimizer finds keys in it.
+fn same_key(left: Expr, right: Expr) -> Expr {
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::IsNotDistinctFrom, Box::new(right)))
 }
 
 /// The outer rows for which the subquery has a row, or has none.
 fn with_rows(outer: &LogicalPlan, subquery: &Subquery, kind: JoinType, numbers: &Numbers) -> Result<Option<LogicalPlan>> {
-    let Some(whole) = whole(outer, subquery, numbers)? else { return Ok(None) };
+    // Whether there is a row does not depend on their order and number.
+    let plan = shape::without_limit(&subquery.subquery);
+    let subquery = Subquery { subquery: Arc::new(plan), ..subquery.clone() };
+    let Some(whole) = whole(outer, &subquery, numbers)? else { return Ok(None) };
     joined(outer, &whole.plan, (whole.outer, whole.keys), kind, None).map(Some)
 }
 
@@ -297,23 +307,32 @@ fn with_mark(outer: &LogicalPlan, subquery: &Subquery, negated: bool, numbers: &
     Ok(Some((plan, if negated { mark.is_null() } else { mark.is_not_null() })))
 }
 
+/// The subquery that a side of a join is.
+fn lateral_side(side: &LogicalPlan) -> Option<&Subquery> {
+    match side {
+        LogicalPlan::Subquery(subquery) => Some(subquery),
+        LogicalPlan::SubqueryAlias(SubqueryAlias { input, .. }) => lateral_side(input),
+        _ => None,
+    }
+}
+
 /// A join whose right side mentions columns of the left one.
 fn lateral(join: Join, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
     let unchanged = |join: Join| Ok(Transformed::no(LogicalPlan::Join(join)));
     if !matches!(join.join_type, JoinType::Inner | JoinType::Left) || !join.on.is_empty() {
         return unchanged(join);
     }
-    let subquery = match join.right.as_ref() {
-        LogicalPlan::Subquery(subquery) => subquery,
-        LogicalPlan::SubqueryAlias(SubqueryAlias { input, .. }) => match input.as_ref() {
-            LogicalPlan::Subquery(subquery) => subquery,
-            _ => return unchanged(join),
-        },
-        _ => return unchanged(join),
+    let nested;
+    let subquery = match lateral_side(&join.right) {
+        Some(subquery) if shape::is_general_lateral(subquery, join.join_type, numbers.limits) => subquery,
+        Some(_) => return unchanged(join),
+        // A lateral subquery deeper in the right side may mention the left one, too.
+        None if shape::is_correlated(&join.right) => {
+            nested = Subquery { subquery: Arc::clone(&join.right), outer_ref_columns: Vec::new(), spans: Spans::new() };
+            &nested
+        }
+        None => return unchanged(join),
     };
-    if !shape::is_general_lateral(subquery, join.join_type, numbers.limits) {
-        return unchanged(join);
-    }
     let columns = join.right.schema().columns();
     let Some(whole) = whole(&join.left, subquery, numbers)? else { return unchanged(join) };
     // The columns get back the names that the join's condition and everything above it know.

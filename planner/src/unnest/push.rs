@@ -17,6 +17,7 @@ use datafusion::{
 use super::{
     domain::Domain,
     expression::{named_as, renamed_subquery, with_domain},
+    same_key,
     shape::is_correlated,
 };
 
@@ -127,9 +128,8 @@ fn aggregated(aggregate: &Aggregate, domain: &Domain) -> Result<Option<Pushed>> 
         return Ok(Some(Pushed { plan: LogicalPlan::Projection(Projection::try_new(outputs, Arc::new(grouped))?), keys }));
     }
     let (all, all_keys) = domain.copy()?;
-    let complete = LogicalPlanBuilder::from(all)
-        .join_detailed(grouped, JoinType::Left, (all_keys.clone(), keys), None, NullEquality::NullEqualsNull)?
-        .build()?;
+    let same = columns(&all_keys).zip(columns(&keys)).map(|(left, right)| same_key(left, right)).collect::<Vec<_>>();
+    let complete = LogicalPlanBuilder::from(all).join_on(grouped, JoinType::Left, same)?.build()?;
     let values = own.into_iter().zip(&aggregate.aggr_expr).map(|(column, call)| {
         let value = Expr::Column(column.clone());
         let value = if is_count(call) { coalesce(vec![value, lit(0_i64)]) } else { value };
@@ -279,28 +279,25 @@ fn joined(join: &Join, domain: &Domain) -> Result<Option<Pushed>> {
     if of_left && (left_only || lateral) {
         let Some(Pushed { plan, keys }) = push(&join.left, domain)? else { return Ok(None) };
         let right = if lateral { with_domain_of(&join.right, domain, &keys)? } else { join.right.as_ref().clone() };
-        let on = (Vec::<Column>::new(), Vec::<Column>::new());
         let plan = LogicalPlanBuilder::from(plan)
-            .join_detailed(right, join.join_type, on, condition(&keys)?.or(Some(lit(true))), NullEquality::NullEqualsNothing)?
+            .join_on(right, join.join_type, Some(condition(&keys)?.unwrap_or(lit(true))))?
             .project(own.into_iter().map(Expr::Column).chain(columns(&keys)).collect::<Vec<_>>())?
             .build()?;
         return Ok(Some(Pushed { plan, keys }));
     }
     if right_only && matches!(join.join_type, JoinType::Inner | JoinType::Right) {
         let Some(Pushed { plan, keys }) = push(&join.right, domain)? else { return Ok(None) };
-        let on = (Vec::<Column>::new(), Vec::<Column>::new());
         let plan = LogicalPlanBuilder::from(join.left.as_ref().clone())
-            .join_detailed(plan, join.join_type, on, condition(&keys)?.or(Some(lit(true))), NullEquality::NullEqualsNothing)?
+            .join_on(plan, join.join_type, Some(condition(&keys)?.unwrap_or(lit(true))))?
             .project(own.into_iter().map(Expr::Column).chain(columns(&keys)).collect::<Vec<_>>())?
             .build()?;
         return Ok(Some(Pushed { plan, keys }));
     }
     let (Some(left), Some(right)) = (push(&join.left, domain)?, push(&join.right, domain)?) else { return Ok(None) };
-    let on = (left.keys.clone(), right.keys.clone());
     let kept = if join.join_type == JoinType::Right { &right.keys } else { &left.keys };
-    let joined = LogicalPlanBuilder::from(left.plan)
-        .join_detailed(right.plan, join.join_type, on, condition(kept)?, NullEquality::NullEqualsNull)?
-        .build()?;
+    let same = columns(&left.keys).zip(columns(&right.keys)).map(|(left, right)| same_key(left, right));
+    let conditions: Vec<Expr> = same.chain(condition(kept)?).collect();
+    let joined = LogicalPlanBuilder::from(left.plan).join_on(right.plan, join.join_type, conditions)?.build()?;
     let (_, keys) = domain.copy()?;
     let carried = left.keys.iter().zip(&right.keys).zip(&keys).map(|((left, right), key)| {
         let (left, right) = (Expr::Column(left.clone()), Expr::Column(right.clone()));

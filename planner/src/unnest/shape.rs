@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use datafusion::{
     common::{
-        Column, DFSchema, JoinType, Result, Spans,
+        Column, DFSchema, JoinType, Result, ScalarValue, Spans,
         tree_node::{TreeNode, TreeNodeRecursion},
     },
     logical_expr::{
-        BinaryExpr, Expr, Filter, LogicalPlan, Operator,
+        BinaryExpr, Expr, Filter, Limit, LogicalPlan, Operator,
         expr::{Exists, InSubquery},
         logical_plan::Subquery,
         utils::split_conjunction,
@@ -31,7 +31,10 @@ pub(super) fn is_general_subquery(expression: &Expr, limits: bool) -> bool {
                 && !correlates_by_columns(&subquery.subquery, true)
                 && (limits || !limits_by_columns(subquery))
         }
-        Expr::Exists(Exists { subquery, .. }) | Expr::InSubquery(InSubquery { subquery, .. }) => {
+        Expr::Exists(Exists { subquery, .. }) => {
+            is_correlated(&subquery.subquery) && !correlates_by_columns(&without_limit(&subquery.subquery), false)
+        }
+        Expr::InSubquery(InSubquery { subquery, .. }) => {
             is_correlated(&subquery.subquery) && !correlates_by_columns(&subquery.subquery, false)
         }
         _ => false,
@@ -42,6 +45,19 @@ pub(super) fn is_general_subquery(expression: &Expr, limits: bool) -> bool {
 pub(super) fn is_general_lateral(subquery: &Subquery, kind: JoinType, limits: bool) -> bool {
     let plain = kind == JoinType::Inner && correlates_by_columns(&subquery.subquery, true);
     is_correlated(&subquery.subquery) && !plain && (limits || !limits_by_columns(subquery))
+}
+
+/// The plan without the LIMIT and ORDER BY on top of it, which leave at least one row if there is one.
+pub(super) fn without_limit(plan: &LogicalPlan) -> LogicalPlan {
+    match plan {
+        LogicalPlan::Limit(Limit { skip: None, fetch: Some(fetch), input })
+            if matches!(fetch.as_ref(), Expr::Literal(ScalarValue::Int64(Some(rows)), _) if *rows > 0) =>
+        {
+            without_limit(input)
+        }
+        LogicalPlan::Sort(sort) if sort.fetch.is_none() => without_limit(&sort.input),
+        other => other.clone(),
+    }
 }
 
 /// Whether a plan mentions columns of a query round about.

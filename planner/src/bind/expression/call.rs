@@ -42,6 +42,11 @@ impl Binder<'_> {
         {
             return self.array_subquery(query, scope);
         }
+        if name == "row" && qualified.schema.is_none() {
+            let values = self.arguments(&function.args, scope, place)?;
+            let values = values.into_iter().map(|value| self.known(value)).collect::<Result<_>>()?;
+            return self.record(values, None);
+        }
         if function.over.is_some() {
             return self.window_call(name, function, scope, place);
         }
@@ -70,7 +75,8 @@ impl Binder<'_> {
                 return refuse("ORDER BY");
             }
         }
-        if sequence::is_set_returning(name) && !place.sets {
+        let several_columns = sequence::columns_of(name).is_some();
+        if (sequence::is_set_returning(name) || several_columns) && !place.sets {
             let message = format!("set-returning functions are not allowed in {}", place.clause);
             return Err(PlanError::unsupported(message).with_hint("Call it in FROM.").at(span));
         }
@@ -78,7 +84,15 @@ impl Binder<'_> {
             return self.grouping_call(function, scope, place);
         }
         let arguments = self.arguments(&function.args, scope, place)?;
-        self.call(name, arguments, span)
+        let value = self.call(name, arguments, span)?;
+        if several_columns { self.record_rows(value) } else { Ok(value) }
+    }
+
+    /// Lists side by side as rows of records.
+    fn record_rows(&self, lists: Typed) -> Result<Typed> {
+        let SqlType::Record(types) = lists.sql_type.clone() else { return Err(PlanError::internal("lists without a record")) };
+        let column = |(index, sql_type)| sequence::rows_of(Typed::new(sequence::record_field(lists.expr.clone(), index), sql_type));
+        self.record(types.into_iter().enumerate().map(column).collect::<Result<_>>()?, None)
     }
 
     /// The values of a call's arguments.

@@ -3,7 +3,7 @@
 use datafusion::{
     common::ScalarValue,
     logical_expr::{
-        Expr, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
+        Case, Expr, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
         expr::{Sort, WindowFunction, WindowFunctionParams},
         lit,
     },
@@ -63,7 +63,7 @@ impl Binder<'_> {
             None => None,
         };
         let mut collected = None;
-        let (definition, values, result): (WindowFunctionDefinition, _, _) = if window::is_window_function(name) {
+        let (definition, mut values, result): (WindowFunctionDefinition, Vec<Expr>, _) = if window::is_window_function(name) {
             if filter.is_some() {
                 return Err(PlanError::unsupported("FILTER is not implemented for non-aggregate window functions").at(span));
             }
@@ -90,6 +90,13 @@ impl Binder<'_> {
             }
             _ => None,
         };
+        // A default that is no constant is put in where there is no such row.
+        let default = if matches!(name, "lag" | "lead") && values.get(2).is_some_and(|value| !matches!(value, Expr::Literal(..))) {
+            values.pop()
+        } else {
+            None
+        };
+        let offset = values.get(1).cloned();
         let params = WindowFunctionParams {
             args: values,
             partition_by: over.partition_by,
@@ -99,7 +106,17 @@ impl Binder<'_> {
             null_treatment,
             distinct: false,
         };
-        let value = Typed::new(Expr::WindowFunction(Box::new(WindowFunction { fun: definition, params })), result);
+        let value = match (default, offset) {
+            (Some(default), Some(offset)) => {
+                let args = vec![lit(true), offset];
+                let row = WindowFunction { fun: definition.clone(), params: WindowFunctionParams { args, ..params.clone() } };
+                let missing = Expr::WindowFunction(Box::new(row)).is_null();
+                let found = Expr::WindowFunction(Box::new(WindowFunction { fun: definition, params }));
+                Expr::Case(Case::new(None, vec![(Box::new(missing), Box::new(default))], Some(Box::new(found))))
+            }
+            _ => Expr::WindowFunction(Box::new(WindowFunction { fun: definition, params })),
+        };
+        let value = Typed::new(value, result);
         match collected {
             Some(collected) => collected.finish(self, value),
             None => Ok(value),

@@ -64,6 +64,12 @@ fn joining() {
             ),
             ("SELECT a.x, g FROM a, generate_series(1, a.k) g ORDER BY 1, 2", &["10 1", "20 1", "20 2", "21 1", "21 2"]),
             ("SELECT count(*) FROM a CROSS JOIN b", &["9"]),
+            (
+                "SELECT p.x, q.x FROM (VALUES (NULL::int, NULL::int), (1, 1), (1, NULL)) p(x, y) JOIN (VALUES (NULL::int, NULL::int), (1, 1), (1, NULL)) q(x, y) ON p.x IS NOT DISTINCT FROM q.x WHERE p.y = q.y",
+                &["1 1"],
+            ),
+            ("SELECT p.k FROM a p JOIN a q ON p.k IS NOT DISTINCT FROM q.k AND p.x = q.x OR false ORDER BY p.x", &["1", "2", "2"]),
+            ("SELECT k IS DISTINCT FROM 1 d, x FROM a WHERE k IS NOT DISTINCT FROM 1 OR x = 21 AND k IS DISTINCT FROM x - 20 ORDER BY x", &["f 10", "t 21"]),
             ("SELECT x FROM (a JOIN b USING (k)) ORDER BY x", &["20", "21"]),
         ],
     );
@@ -97,6 +103,12 @@ fn grouping() {
             ("SELECT array_agg(v ORDER BY id) FROM t", &["{5,7,NULL,2}"]),
             ("SELECT sum(DISTINCT v), count(DISTINCT v) FILTER (WHERE v > 2) FROM t", &["14 2"]),
             ("SELECT length(g), count(*) FROM t GROUP BY 1", &["1 4"]),
+            ("SELECT NULL UNION SELECT 2 ORDER BY 1", &["2", "NULL"]),
+            ("SELECT 1, NULL, '2031-01-02' UNION ALL SELECT NULL, 'x', DATE '2031-01-01' ORDER BY 3", &["NULL x 2031-01-01", "1 NULL 2031-01-02"]),
+            ("SELECT 1 AS a, NULL AS b UNION ALL SELECT NULL, 2 ORDER BY 1", &["1 NULL", "NULL 2"]),
+            ("SELECT 1 UNION SELECT 'a'", &["!22P02"]),
+            ("SELECT id, unnest(ARRAY[v, id]) FROM t WHERE id < 3 ORDER BY 1, 2", &["1 1", "1 5", "2 2", "2 7"]),
+            ("SELECT id, u FROM t, unnest(ARRAY[v, id]) u WHERE id < 3 ORDER BY 1, 2", &["1 1", "1 5", "2 2", "2 7"]),
             ("SELECT 42 HAVING true", &["42"]),
             ("SELECT 42 HAVING false", &[]),
         ],
@@ -165,6 +177,7 @@ fn windows() {
                 "SELECT id, sum(v) OVER w FROM t WINDOW w AS (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) ORDER BY id",
                 &["1 5", "2 12", "3 7", "4 2"],
             ),
+            ("SELECT id, lag(v, 1, v * 2) OVER (ORDER BY id), lead(v, 1, id) OVER (ORDER BY id) FROM t ORDER BY id", &["1 10 7", "2 5 NULL", "3 7 2", "4 NULL 4"]),
             ("SELECT g, sum(sum(v)) OVER () FROM t GROUP BY g ORDER BY g", &["x 14", "y 14"]),
             (
                 "SELECT window_start, window_end, sum(v) FROM TUMBLE(e, at, INTERVAL '10 seconds') GROUP BY window_start, window_end ORDER BY 1",
@@ -276,6 +289,7 @@ fn unnesting() {
                 "SELECT c.z, q.s FROM c, LATERAL (SELECT c.x + c.y AS s UNION ALL SELECT d.z FROM d WHERE d.z = c.z) q ORDER BY 1, 2",
                 &["50 4", "50 50", "60 3", "60 60", "70 3", "NULL NULL"],
             ),
+            ("SELECT c.z, d.w, q.v FROM c, d LEFT JOIN LATERAL (SELECT c.x + d.z) q(v) ON q.v > 55 WHERE c.y = 0 ORDER BY 2", &["70 a NULL", "70 b 63", "70 c NULL"]),
             ("SELECT c.z, q.v FROM c, LATERAL (VALUES (c.x), (c.y)) q(v) WHERE c.z < 60 ORDER BY 2", &["50 1", "50 3"]),
             (
                 "SELECT z, (SELECT sum((SELECT count(*) FROM d e WHERE e.z <= d.z + c.y)) FROM d WHERE d.z < c.z) FROM c ORDER BY z",

@@ -255,6 +255,10 @@ fn arrays_and_json() {
                 "SELECT '{\"a\":1}'::jsonb || '{\"b\":2}', '{\"a\":1,\"b\":2}'::jsonb - 'a', ('{\"a\": 5}'::jsonb ->> 'a')::int + 1",
                 &["{\"a\": 1, \"b\": 2} {\"b\": 2} 6"],
             ),
+            (
+                "SELECT ROW(1, 2), (ROW(1, 2.5)).f2, ROW(1, 2) < ROW(1, 3), (1, 2) = ROW(1, 2), ROW(1, NULL) = ROW(2, 3), ROW('a')",
+                &["(1,2) 2.5 t t f (a)"],
+            ),
             ("SELECT 'nope'::jsonb", &["!22P02"]),
             ("SELECT ('[1, \"2\", null]'::jsonb)['1'], ('{\"a\": 5}'::jsonb)['a'], ('[7]'::jsonb)[0]", &["\"2\" 5 7"]),
             ("SELECT x FROM unnest(ARRAY[3,1,2]) AS t(x) ORDER BY x", &["1", "2", "3"]),
@@ -264,6 +268,7 @@ fn arrays_and_json() {
             ("SELECT v, n FROM unnest(ARRAY['x','y']) WITH ORDINALITY AS t(v, n)", &["x 1", "y 2"]),
             ("SELECT unnest(ARRAY[1,2]) + 1", &["2", "3"]),
             ("SELECT key, value FROM jsonb_each('{\"a\": 1, \"b\": \"x\"}')", &["a 1", "b \"x\""]),
+            ("SELECT jsonb_each('{\"3\": 4, \"1\": \"x\"}') ORDER BY 1", &["(1,\"\"\"x\"\"\")", "(3,4)"]),
             ("SELECT value FROM jsonb_array_elements('[1, {\"a\": 2}]') AS t(value)", &["1", "{\"a\": 2}"]),
             ("SELECT ARRAY(SELECT x FROM (VALUES (1), (2)) t(x) ORDER BY x)", &["{1,2}"]),
         ],
