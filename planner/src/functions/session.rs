@@ -24,7 +24,7 @@ use datafusion::{
         ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarUDF, Volatility, execution_props::ExecutionProps, expr::ScalarFunction,
         physical_planning_context::PhysicalPlanningContext, type_coercion::functions::fields_with_udf,
     },
-    optimizer::{Analyzer, Optimizer, OptimizerRule},
+    optimizer::{Analyzer, OptimizerRule},
     physical_expr::create_physical_expr,
     physical_plan::{ExecutionPlan, PhysicalExpr},
     physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner},
@@ -34,6 +34,7 @@ use datafusion::{
 use crate::{
     error::Result,
     logical::window_exec::WindowPlanner,
+    optimize::batch_rules,
     types::SqlType,
     unnest::{UnnestLimits, unnest},
 };
@@ -72,7 +73,7 @@ pub fn session_state(
     let mut all: Vec<Arc<dyn ExtensionPlanner + Send + Sync>> = vec![Arc::new(WindowPlanner)];
     all.extend(planners);
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(UnnestLimits)];
-    rules.extend(Optimizer::new().rules);
+    rules.extend(batch_rules());
     SessionStateBuilder::new()
         .with_optimizer_rules(rules)
         .with_config(config)
