@@ -22,7 +22,6 @@ use millpond_storage::{
     object::ObjectStorage,
     rocks::RocksShared,
     signed_batch::SignedBatch,
-    state_store::StateBackend,
     state_table::{JobStore, JobStoreSpec},
 };
 use parking_lot::{Mutex, RwLock};
@@ -33,7 +32,7 @@ use crate::{
         ClosedEpoch, Coordinator,
         read::{Freshness, ReadPoint, Readable},
         sources::{SourceHandle, SourceSettings},
-        table::TableHandle,
+        table::{TableHandle, TableSpec},
     },
     error::{EngineError, Result},
     graph::OperatorSpec,
@@ -48,6 +47,7 @@ use crate::{
     operator::SideOutput,
     side::{JobSide, SideRow, SideRows},
     source::Source,
+    term::next_term,
 };
 
 /// How long the streaming threads have to end.
@@ -105,20 +105,6 @@ pub struct Engine {
     background: Mutex<Vec<tokio::task::JoinHandle<()>>>,
 }
 
-/// A table to register.
-pub struct TableSpec {
-    /// Catalog id.
-    pub id: u64,
-    /// Name, for messages.
-    pub name: String,
-    /// Columns.
-    pub schema: SchemaRef,
-    /// Primary key columns.
-    pub primary_key: Option<Vec<usize>>,
-    /// Rows are never updated or deleted.
-    pub append_only: bool,
-}
-
 impl Engine {
     /// Opens the epoch log. Tables, sources and then [`Self::recover`] follow, then jobs.
     ///
@@ -168,7 +154,7 @@ impl Engine {
             (None, false) => CollectionKey::WholeRow,
         };
         let collection = self.shared.open_collection(spec.id, spec.schema, key, false)?;
-        let table = TableHandle::new(spec.id, collection.clone(), self.shared.coordinator.log().clone());
+        let table = TableHandle::new(spec.id, collection.clone(), self.shared.coordinator.log().clone(), spec.watermark);
         self.shared.coordinator.add_table(table.clone());
         collection.advance(self.shared.coordinator.closed().epoch);
         self.shared.add_relation(spec.id, spec.name, collection, vec![table.clone()]);
@@ -390,25 +376,6 @@ impl Drop for Engine {
     }
 }
 
-/// Counts the starts of the server in a small file.
-fn next_term(path: &std::path::Path) -> Result<u64> {
-    let file = || path.display().to_string();
-    let failed = |action| move |source| StorageError::Io { action, file: path.display().to_string(), source };
-    let before = match std::fs::read_to_string(path) {
-        Ok(text) => text.trim().parse().map_err(|_| StorageError::Corrupt { file: file(), detail: format!("not a number: {text:?}") })?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(failed("read")(error).into()),
-    };
-    let term: u64 = before + 1;
-    let fresh = path.with_extension("new");
-    std::fs::write(&fresh, format!("{term}\n")).map_err(failed("write"))?;
-    std::fs::File::open(&fresh).and_then(|file| file.sync_all()).map_err(failed("fsync"))?;
-    std::fs::rename(&fresh, path).map_err(failed("rename"))?;
-    let directory = path.parent().unwrap_or(std::path::Path::new("."));
-    std::fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed("fsync"))?;
-    Ok(term)
-}
-
 fn not_ready(job: &JobHandle) -> EngineError {
     let (read, expected) = job.backfill();
     EngineError::User {
@@ -523,21 +490,5 @@ impl Shared {
     /// The newest closed epoch.
     pub fn closed(&self) -> ClosedEpoch {
         self.coordinator.closed()
-    }
-}
-
-/// Which backend a name stands for.
-///
-/// # Errors
-/// 22023 for an unknown name.
-pub fn state_backend(name: &str) -> Result<StateBackend> {
-    match name {
-        "rocksdb" => Ok(StateBackend::RocksDb),
-        "memory" => Ok(StateBackend::Memory),
-        other => Err(EngineError::User {
-            sqlstate: "22023",
-            message: format!("invalid value for parameter \"state_backend\": \"{other}\""),
-            hint: Some("Available values: rocksdb, memory.".into()),
-        }),
     }
 }

@@ -24,3 +24,4 @@ pub mod side;
 pub mod sink;
 pub mod source;
 pub mod task;
+mod term;

@@ -9,11 +9,10 @@ use std::{
 use arrow::datatypes::SchemaRef;
 use futures::FutureExt;
 use millpond_engine::{
-    coordinator::sources::SourceSettings,
-    engine::{TableSpec, state_backend},
+    coordinator::{sources::SourceSettings, table::TableSpec},
     graph::CollectionKeySpec,
     job::{
-        spec::{JobKind, JobOptions, JobSpec, SinkFactory},
+        spec::{JobKind, JobOptions, JobSpec, SinkFactory, state_backend},
         status::JobHandle,
     },
     sink::{SinkConnector, SinkOptions, SinkSpec, open_sink},
@@ -22,7 +21,7 @@ use millpond_engine::{
 use millpond_planner::{
     catalog::{
         Catalog, Object, ObjectBody,
-        object::{LateRows, Sink, Source},
+        object::{LateRows, Sink, Source, Watermark},
     },
     relation_source::RelationKind,
     stream::{Root, StreamPlan, StreamRelation, StreamRelations, ViewOptions, plan_view},
@@ -134,13 +133,18 @@ pub(crate) fn create_table(state: &ServerState, object: &Object) -> Result<()> {
         schema: object.arrow_schema(),
         primary_key: table.primary_key.as_ref().map(|key| key.columns.clone()),
         append_only: table.append_only,
+        watermark: table.watermark.filter(|_| table.late_rows == LateRows::Keep).map(watermark_spec),
     })?;
     Ok(())
 }
 
+fn watermark_spec(watermark: Watermark) -> source::WatermarkSpec {
+    source::WatermarkSpec { column: watermark.column, delay: watermark.delay_us }
+}
+
 /// The checked specification of a source.
 pub(crate) fn source_spec(name: &str, source: &Source, schema: Option<SchemaRef>) -> Result<SourceSpec> {
-    let watermark = source.watermark.map(|watermark| source::WatermarkSpec { column: watermark.column, delay: watermark.delay_us });
+    let watermark = source.watermark.map(watermark_spec);
     Ok(SourceSpec::new(name, &source_options(source), schema, watermark)?)
 }
 

@@ -18,3 +18,8 @@ SELECT k, count(DISTINCT v) AS dv, count(DISTINCT s) AS ds, count(DISTINCT (v > 
 SELECT k % 2 AS odd, min(n) AS lo, sum(n) AS all_rows FROM busy GROUP BY k % 2;
 SELECT k, array_agg(v ORDER BY v DESC NULLS LAST, id) AS vs FROM t GROUP BY k;
 SELECT s, min(v) FILTER (WHERE k > 1) AS lo, max(v) FILTER (WHERE k IS NULL) AS hi FROM t GROUP BY s;
+SELECT avg(v) AS mean, avg(k) AS small FROM bag;
+SELECT k, avg(v) AS mean FROM t GROUP BY k;
+SELECT day, count(*) AS n, avg(d) AS mean, count(DISTINCT b) AS kinds FROM m GROUP BY day;
+SELECT k, string_agg(s, ',' ORDER BY id) AS names FROM t GROUP BY k;
+SELECT k, round(stddev_pop(v), 6) AS sp, round(var_samp(v), 6) AS vs FROM bag GROUP BY k;

@@ -29,3 +29,13 @@ SELECT a.id, b.id AS other FROM t a JOIN t b ON a.k = b.k AND a.s = b.s AND a.id
 SELECT m.id, t.id AS tid FROM m JOIN t ON m.d = t.v;
 SELECT id, s, w FROM t NATURAL JOIN (SELECT id, w FROM u) AS x;
 SELECT a.id, b.id AS other FROM m a JOIN m b ON b.at BETWEEN a.at AND a.at + INTERVAL '20 minutes' AND a.b = b.b;
+SELECT t.id, u.id AS uid, u.w FROM t ASOF JOIN u ON t.k = u.t_id AND t.v >= u.w;
+-- postgres
+SELECT t.id, x.id AS uid, x.w FROM t CROSS JOIN LATERAL (
+  SELECT * FROM u WHERE u.t_id = t.k AND u.w <= t.v ORDER BY w DESC, id LIMIT 1) AS x;
+SELECT b.k, b.v, u.id AS uid FROM bag b ASOF LEFT JOIN u ON b.k = u.t_id AND u.w > b.v;
+-- postgres
+SELECT b.k, b.v, x.id AS uid FROM bag b LEFT JOIN LATERAL (SELECT * FROM u WHERE u.t_id = b.k AND u.w > b.v ORDER BY w, id LIMIT 1) AS x ON true;
+SELECT t.id, b.v FROM t ASOF JOIN bag b ON b.k = t.k AND b.v < t.v;
+-- postgres
+SELECT t.id, x.v FROM t CROSS JOIN LATERAL (SELECT v FROM bag b WHERE b.k = t.k AND b.v < t.v ORDER BY v DESC LIMIT 1) AS x;

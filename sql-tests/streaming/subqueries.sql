@@ -22,3 +22,5 @@ SELECT t.id, x.n FROM t LEFT JOIN LATERAL (SELECT count(*) AS n, sum(w) AS sw FR
 SELECT k FROM (SELECT k, sum(v) AS sv FROM bag GROUP BY k) AS x WHERE sv > (SELECT avg(v) FROM bag);
 SELECT k, sum(v) AS sv FROM bag GROUP BY k HAVING sum(v) > (SELECT max(w) FROM u);
 WITH big AS (SELECT id, k FROM t WHERE v > 1) SELECT a.id, b.id AS other FROM big a JOIN big b ON a.k = b.k AND a.id <> b.id;
+SELECT id, (SELECT w FROM u WHERE u.t_id = t.id ORDER BY w DESC NULLS LAST, u.id LIMIT 1) AS top FROM t;
+SELECT t.id, x.uid FROM t CROSS JOIN LATERAL (SELECT id AS uid FROM u WHERE u.t_id = t.k AND w > 1 ORDER BY id LIMIT 2) AS x;

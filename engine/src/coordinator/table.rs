@@ -13,8 +13,9 @@ use std::{
 };
 
 use arrow::{
-    array::{ArrayRef, BooleanArray, UInt64Array},
+    array::{Array, ArrayRef, AsArray, BooleanArray, UInt64Array},
     compute::{concat_batches, filter_record_batch, take_record_batch},
+    datatypes::{SchemaRef, TimestampMicrosecondType},
     record_batch::RecordBatch,
 };
 use millpond_storage::{
@@ -27,16 +28,33 @@ use millpond_storage::{
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-use crate::error::Result;
+use crate::{error::Result, source::options::WatermarkSpec};
 
 /// Rows per batch of a scan.
 const BATCH_ROWS: usize = 8192;
+
+/// A table to register.
+pub struct TableSpec {
+    /// Catalog id.
+    pub id: u64,
+    /// Name, for messages.
+    pub name: String,
+    /// Columns.
+    pub schema: SchemaRef,
+    /// Primary key columns.
+    pub primary_key: Option<Vec<usize>>,
+    /// Rows are never updated or deleted.
+    pub append_only: bool,
+    /// Of its event time, if late rows are kept.
+    pub watermark: Option<WatermarkSpec>,
+}
 
 /// A table.
 pub struct TableHandle {
     /// Catalog id.
     pub id: u64,
     collection: Arc<Collection>,
+    watermark: Option<WatermarkSpec>,
     serial: Arc<AsyncMutex<()>>,
     open: Mutex<Open>,
     last_acknowledged: AtomicU64,
@@ -124,10 +142,11 @@ pub struct Acknowledged {
 
 impl TableHandle {
     /// A table over its collection, whose changes go into the log.
-    pub fn new(id: u64, collection: Arc<Collection>, log: Arc<EpochLog>) -> Arc<Self> {
+    pub fn new(id: u64, collection: Arc<Collection>, log: Arc<EpochLog>, watermark: Option<WatermarkSpec>) -> Arc<Self> {
         Arc::new(Self {
             id,
             collection,
+            watermark,
             serial: Arc::default(),
             open: Mutex::default(),
             last_acknowledged: AtomicU64::new(0),
@@ -269,6 +288,17 @@ impl TableHandle {
         self.last_acknowledged.fetch_max(epoch.0, Ordering::AcqRel);
     }
 
+    /// The watermark behind the greatest event time that was ever inserted, these changes included. A deletion does not take it back.
+    fn watermark_after(&self, watermark: WatermarkSpec, batches: &[SignedBatch]) -> Option<(usize, i64)> {
+        let before = self.collection.watermark_us(self.collection.upper()).map(|(_, micros)| micros);
+        let newest = batches.iter().filter_map(|changes| {
+            let times = changes.batch.column(watermark.column).as_primitive_opt::<TimestampMicrosecondType>()?;
+            (0..times.len()).filter(|row| times.is_valid(*row) && changes.sign(*row) > 0).map(|row| times.value(row)).max()
+        });
+        let reached = newest.max().map(|newest| newest.saturating_sub(watermark.delay)).max(before);
+        reached.map(|micros| (watermark.column, micros))
+    }
+
     /// Publishes an epoch.
     pub(super) fn seal(&self, epoch: Epoch) -> Result<()> {
         // The end of the epoch is durable, so the log has decided on all before it.
@@ -281,7 +311,8 @@ impl TableHandle {
             self.collection.advance(epoch);
             return Ok(());
         }
-        self.collection.seal(epoch, batches, None)?;
+        let watermark = self.watermark.and_then(|watermark| self.watermark_after(watermark, &batches));
+        self.collection.seal(epoch, batches, watermark)?;
         let mut open = self.open.lock();
         open.pending.retain(|pending| pending.epoch > epoch);
         open.layers.retain(|layer| layer.epoch > epoch);

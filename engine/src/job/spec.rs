@@ -4,7 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use millpond_storage::{collection::CollectionSpec, state_store::StateBackend};
 
-use crate::{graph::DataflowGraph, sink::Sink};
+use crate::{
+    error::{EngineError, Result},
+    graph::DataflowGraph,
+    sink::Sink,
+};
 
 /// A job to run.
 pub struct JobSpec {
@@ -25,7 +29,7 @@ pub struct JobSpec {
 }
 
 /// Opens a sink's target; called at every start of the job.
-pub type SinkFactory = Arc<dyn Fn() -> futures::future::BoxFuture<'static, crate::error::Result<Box<dyn Sink>>> + Send + Sync>;
+pub type SinkFactory = Arc<dyn Fn() -> futures::future::BoxFuture<'static, Result<Box<dyn Sink>>> + Send + Sync>;
 
 /// What a job is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,4 +49,20 @@ pub struct JobOptions {
     pub checkpoint_interval: Duration,
     /// Where operator state is kept.
     pub state_backend: StateBackend,
+}
+
+/// Which backend a name stands for.
+///
+/// # Errors
+/// 22023 for an unknown name.
+pub fn state_backend(name: &str) -> Result<StateBackend> {
+    match name {
+        "rocksdb" => Ok(StateBackend::RocksDb),
+        "memory" => Ok(StateBackend::Memory),
+        other => Err(EngineError::User {
+            sqlstate: "22023",
+            message: format!("invalid value for parameter \"state_backend\": \"{other}\""),
+            hint: Some("Available values: rocksdb, memory.".into()),
+        }),
+    }
 }

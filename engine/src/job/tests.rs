@@ -20,7 +20,8 @@ use millpond_storage::{
 use super::spec::{JobKind, JobOptions, JobSpec};
 use crate::{
     coordinator::read::Freshness,
-    engine::{Engine, EngineConfig, TableSpec},
+    coordinator::table::TableSpec,
+    engine::{Engine, EngineConfig},
     graph::*,
 };
 
@@ -100,7 +101,8 @@ async fn open_with(dir: &Path, log: LogOptions) -> Arc<Engine> {
         log,
     };
     let engine = Engine::open(config).await.expect("opens");
-    let table = TableSpec { id: TABLE, name: "t".into(), schema: schema(&["k", "v"]), primary_key: None, append_only: false };
+    let table =
+        TableSpec { id: TABLE, name: "t".into(), schema: schema(&["k", "v"]), primary_key: None, append_only: false, watermark: None };
     engine.create_table(table).expect("a table");
     engine.recover().await.expect("recovers");
     engine

@@ -73,9 +73,11 @@ impl Binder<'_> {
             JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => (JoinType::Right, constraint),
             JoinOperator::FullOuter(constraint) => (JoinType::Full, constraint),
             JoinOperator::CrossJoin(JoinConstraint::None) => return self.cross(left, right),
+            JoinOperator::AsOf { match_condition, constraint } => {
+                return self.asof_join(left, right, (match_condition, constraint, join.relation.span()), outer, common);
+            }
             other => {
                 let word = match other {
-                    JoinOperator::AsOf { .. } => "ASOF JOIN",
                     JoinOperator::CrossApply | JoinOperator::OuterApply => "APPLY",
                     _ => "this kind of join",
                 };
@@ -299,7 +301,7 @@ fn using_column(scope: &Scope<'_>, name: &str, side: &str, span: Span) -> Result
 }
 
 /// Takes over what an outer join makes nullable.
-fn make_nullable(scope: &mut Scope<'_>, schema: &datafusion::common::DFSchema) {
+pub(super) fn make_nullable(scope: &mut Scope<'_>, schema: &datafusion::common::DFSchema) {
     for column in &mut scope.columns {
         if let Ok(field) = schema.qualified_field_from_column(&column.column).map(|(_, field)| field) {
             column.nullable = field.is_nullable();

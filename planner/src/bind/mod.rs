@@ -13,6 +13,7 @@
 //! | `dml/*` | INSERT, UPDATE, DELETE, COPY |
 //! | `definition/*` | CREATE, ALTER, DROP, COMMENT |
 
+mod asof_join;
 mod binder;
 mod bound;
 mod coerce;

@@ -140,7 +140,7 @@ impl Binder<'_> {
         const NUMBER: &str = "copy";
         let numbered = |plan: LogicalPlan| -> Result<LogicalPlan> {
             let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
-            let call = crate::functions::window::row_number(columns.clone());
+            let call = crate::functions::window::row_number(columns.clone(), Vec::new());
             let name = call.schema_name().to_string();
             let plan = LogicalPlanBuilder::window_plan(plan, [call])?;
             let mut outputs = columns;

@@ -24,7 +24,7 @@ use datafusion::{
         ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarUDF, Volatility, execution_props::ExecutionProps, expr::ScalarFunction,
         physical_planning_context::PhysicalPlanningContext, type_coercion::functions::fields_with_udf,
     },
-    optimizer::{Analyzer, Optimizer, OptimizerRule, extract_equijoin_predicate::ExtractEquijoinPredicate},
+    optimizer::Analyzer,
     physical_expr::create_physical_expr,
     physical_plan::{ExecutionPlan, PhysicalExpr},
     physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner},
@@ -34,9 +34,9 @@ use datafusion::{
 use crate::{
     error::Result,
     logical::window_exec::WindowPlanner,
-    optimize::NullSafeKeys,
+    optimize::batch_rules,
     types::SqlType,
-    unnest::{UnnestLimits, unnest},
+    unnest::unnest,
 };
 
 /// DataFusion's own scalar functions, by name and alias.
@@ -72,13 +72,7 @@ pub fn session_state(
 ) -> SessionState {
     let mut all: Vec<Arc<dyn ExtensionPlanner + Send + Sync>> = vec![Arc::new(WindowPlanner)];
     all.extend(planners);
-    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(UnnestLimits), Arc::new(NullSafeKeys)];
-    for rule in Optimizer::new().rules {
-        if rule.name() == ExtractEquijoinPredicate::new().name() {
-            rules.push(Arc::new(NullSafeKeys));
-        }
-        rules.push(rule);
-    }
+    let rules = batch_rules();
     SessionStateBuilder::new()
         .with_optimizer_rules(rules)
         .with_config(config)

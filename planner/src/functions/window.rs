@@ -19,7 +19,7 @@ use datafusion::{
     },
     logical_expr::{
         Expr, LimitEffect, PartitionEvaluator, Signature, WindowFrame, WindowUDF, WindowUDFImpl,
-        expr::{WindowFunction, WindowFunctionParams},
+        expr::{Sort, WindowFunction, WindowFunctionParams},
         function::{ExpressionArgs, PartitionEvaluatorArgs, WindowUDFFieldArgs},
         window_state::WindowAggState,
     },
@@ -84,18 +84,27 @@ pub(crate) fn numbering() -> Arc<WindowUDF> {
     bigint(row_number_udwf())
 }
 
-/// `row_number() OVER (PARTITION BY ..)`
-pub(crate) fn row_number(partition_by: Vec<Expr>) -> Expr {
+/// `row_number() OVER (PARTITION BY .. ORDER BY ..)`
+pub(crate) fn row_number(partition_by: Vec<Expr>, order_by: Vec<Sort>) -> Expr {
+    numbered(numbering(), partition_by, order_by)
+}
+
+/// `rank() OVER (PARTITION BY .. ORDER BY ..)`
+pub(crate) fn rank(partition_by: Vec<Expr>, order_by: Vec<Sort>) -> Expr {
+    numbered(bigint(rank_udwf()), partition_by, order_by)
+}
+
+fn numbered(function: Arc<WindowUDF>, partition_by: Vec<Expr>, order_by: Vec<Sort>) -> Expr {
     let params = WindowFunctionParams {
         args: vec![],
         partition_by,
-        order_by: vec![],
-        window_frame: WindowFrame::new(None),
+        window_frame: WindowFrame::new((!order_by.is_empty()).then_some(false)),
+        order_by,
         filter: None,
         null_treatment: None,
         distinct: false,
     };
-    Expr::WindowFunction(Box::new(WindowFunction { fun: bigint(row_number_udwf()).into(), params }))
+    Expr::WindowFunction(Box::new(WindowFunction { fun: function.into(), params }))
 }
 
 /// A function of DataFusion's whose unsigned result becomes a bigint.

@@ -79,7 +79,8 @@ pub(super) fn rewritten(subquery: &Subquery) -> Result<Option<Subquery>> {
 fn lift(plan: &LogicalPlan) -> Result<Option<Lifted>> {
     match plan {
         LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => carry(plan, lift(plan.inputs()[0])?),
-        LogicalPlan::Limit(limit) => limited(&limit.input, &bounds(limit)?),
+        // A limit that is no constant is refused elsewhere, where that matters.
+        LogicalPlan::Limit(limit) => bounds(limit).map_or(Ok(None), |bounds| limited(&limit.input, &bounds)),
         LogicalPlan::Distinct(Distinct::On(distinct)) => {
             let order = distinct.sort_expr.iter().flatten().skip(distinct.on_expr.len()).cloned().collect::<Vec<_>>();
             let bounds = TopNBounds { limit: Some(1), offset: 0, rank: RankKind::RowNumber, rank_field: None };

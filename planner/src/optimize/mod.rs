@@ -4,6 +4,7 @@
 //! Absent on purpose: every rule that pushes LIMIT (a limit below anything changes which rows a changelog keeps), `SingleDistinctToGroupBy`
 //! (the aggregate keeps distinct values itself), and folding of the clock (the optimizer is given no start time).
 
+mod batch;
 mod config;
 mod correlated_limit;
 mod distinct_on;
@@ -35,7 +36,7 @@ use datafusion::{
 };
 
 use crate::error::PlanError;
-pub(crate) use null_safe_keys::NullSafeKeys;
+pub(crate) use batch::batch_rules;
 pub(crate) use rank_filter::is_ranking;
 pub(crate) use single_value::SINGLE_VALUE;
 

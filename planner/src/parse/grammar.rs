@@ -27,7 +27,7 @@ pub(super) struct Grammar<'a> {
 
 impl<'a> Grammar<'a> {
     pub(super) fn new(tokens: &[TokenWithSpan], script: &'a Script<'a>) -> Self {
-        let tokens = super::spelling::respell(&super::window_syntax::shorten(tokens));
+        let tokens = super::asof_syntax::mark(super::spelling::respell(&super::window_syntax::shorten(tokens)));
         let parser = Parser::new(&DIALECT).with_recursion_limit(MAX_RECURSION).with_tokens_with_locations(tokens.clone());
         Self { parser, tokens, script }
     }

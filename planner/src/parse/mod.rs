@@ -5,6 +5,7 @@
 //! same token stream.
 
 mod alter;
+mod asof_syntax;
 mod copy;
 mod create;
 mod create_relation;

@@ -134,7 +134,7 @@ impl Binder<'_> {
     }
 
     fn number_rows(&self, rows: &mut BoundRows) -> Result<()> {
-        let call = window::row_number(Vec::new());
+        let call = window::row_number(Vec::new(), Vec::new());
         let name = call.schema_name().to_string();
         let plan = LogicalPlanBuilder::window_plan(rows.plan.clone(), [call])?;
         let mut outputs: Vec<Expr> =
