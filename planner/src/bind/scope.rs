@@ -227,6 +227,10 @@ impl<'p> Scope<'p> {
         let mut depth = 0;
         while let Some(current) = scope {
             if let Some(found) = current.relation(schema, relation) {
+                let named = |other: &&ScopeRelation| other.name == relation && (schema.is_none() || other.schema.as_deref() == schema);
+                if current.relations.iter().filter(named).count() > 1 {
+                    return Err(PlanError::new("42P09", format!("table reference \"{relation}\" is ambiguous")).at(span));
+                }
                 let mut columns = found.columns.iter().map(|column| &current.columns[*column]).filter(|column| column.name == name);
                 let Some(column) = columns.next() else {
                     let message = format!("column {relation}.{name} does not exist");

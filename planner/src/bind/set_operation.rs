@@ -79,7 +79,13 @@ impl Binder<'_> {
     }
 
     /// Binds one input whose columns without a type become those of `targets`.
-    fn with_targets(&self, body: &SetExpr, targets: Vec<SqlType>, outer: Option<&Scope<'_>>, common: &Rc<CommonTables>) -> Result<BoundRows> {
+    fn with_targets(
+        &self,
+        body: &SetExpr,
+        targets: Vec<SqlType>,
+        outer: Option<&Scope<'_>>,
+        common: &Rc<CommonTables>,
+    ) -> Result<BoundRows> {
         match body {
             SetExpr::Select(select) => self.select(select, &[], &targets, outer, common),
             SetExpr::Query(query) => {

@@ -160,8 +160,10 @@ impl ScalarUDFImpl for KernelFunction {
         self.traits.strict
     }
 
-    fn coerce_types(&self, _: &[DataType]) -> DataFusionResult<Vec<DataType>> {
-        Ok(self.arguments.clone())
+    /// The names of a record's fields are the caller's own.
+    fn coerce_types(&self, given: &[DataType]) -> DataFusionResult<Vec<DataType>> {
+        let one = |(wanted, given): (&DataType, &DataType)| if same_but_for_names(wanted, given) { given.clone() } else { wanted.clone() };
+        Ok(self.arguments.iter().zip(given).map(one).collect())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
@@ -174,6 +176,18 @@ impl ScalarUDFImpl for KernelFunction {
         let array = (self.evaluate)(&call)?;
         debug_assert_eq!((array.len(), array.data_type()), (rows, &self.result), "{}", self.name);
         if constant { Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?)) } else { Ok(ColumnarValue::Array(array)) }
+    }
+}
+
+/// Whether types differ at most in the names of the fields of records.
+fn same_but_for_names(left: &DataType, right: &DataType) -> bool {
+    match (left, right) {
+        (DataType::Struct(left), DataType::Struct(right)) => {
+            let pairs = left.iter().zip(right);
+            left.len() == right.len() && pairs.into_iter().all(|(left, right)| same_but_for_names(left.data_type(), right.data_type()))
+        }
+        (DataType::List(left), DataType::List(right)) => same_but_for_names(left.data_type(), right.data_type()),
+        _ => left == right,
     }
 }
 

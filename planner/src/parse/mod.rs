@@ -15,7 +15,7 @@ mod limits;
 mod maintenance;
 mod script;
 mod session;
-mod spelling;
+pub(crate) mod spelling;
 pub mod statement;
 mod syntax;
 mod transaction;

@@ -1,7 +1,7 @@
 //! Spellings that `sqlparser` reads otherwise than Postgres, or not at all, brought to others on tokens:
 //! - `TABLE t`, where a query may stand, is `SELECT * FROM t`;
 //! - `ROW (a, b)` is `(a, b)`;
-//! - `a IS DISTINCT FROM b AND c` is `a IS DISTINCT FROM (b) AND c`;
+//! - `a IS DISTINCT FROM b` is a binary operator with parentheses round `b`, which `sqlparser` would take to go on beyond AND and OR;
 //! - `x ISNULL` and `x NOTNULL` are `x IS NULL` and `x IS NOT NULL`.
 //!
 //! New tokens have the place of the token they were made of.
@@ -19,9 +19,44 @@ const BEFORE_QUERY: [&str; 12] =
 
 /// Words that no operand of DISTINCT FROM goes beyond.
 const AFTER_OPERAND: [&str; 38] = [
-    "AND", "OR", "IS", "THEN", "WHEN", "ELSE", "END", "AS", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "FETCH", "UNION",
-    "INTERSECT", "EXCEPT", "ON", "USING", "JOIN", "LEFT", "RIGHT", "INNER", "FULL", "CROSS", "NATURAL", "WINDOW", "RETURNING", "FOR", "ASC",
-    "DESC", "NULLS", "ISNULL", "NOTNULL", "DO", "EMIT",
+    "AND",
+    "OR",
+    "IS",
+    "THEN",
+    "WHEN",
+    "ELSE",
+    "END",
+    "AS",
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "OFFSET",
+    "FETCH",
+    "UNION",
+    "INTERSECT",
+    "EXCEPT",
+    "ON",
+    "USING",
+    "JOIN",
+    "LEFT",
+    "RIGHT",
+    "INNER",
+    "FULL",
+    "CROSS",
+    "NATURAL",
+    "WINDOW",
+    "RETURNING",
+    "FOR",
+    "ASC",
+    "DESC",
+    "NULLS",
+    "ISNULL",
+    "NOTNULL",
+    "DO",
+    "EMIT",
 ];
 
 /// The same tokens in the spelling that the grammar knows.
@@ -29,7 +64,7 @@ pub(super) fn respell(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     enclose_operands(&respell_words(tokens))
 }
 
-/// Parentheses round what follows DISTINCT FROM, which `sqlparser` takes to go on beyond AND and OR.
+/// Parentheses round what follows DISTINCT FROM, whose operators may bind less than that operator.
 fn enclose_operands(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     let mut enclosed: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 4);
     // The depths of parentheses and CASEs at which operands are open.
@@ -37,11 +72,7 @@ fn enclose_operands(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     let mut depth = 0_usize;
     for (index, token) in tokens.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|index| tokens.get(index));
-        let started = before.is_some_and(|before| is_word(&before.token, "FROM"))
-            && index >= 2
-            && is_word(&tokens[index - 2].token, "DISTINCT")
-            && index >= 3
-            && (is_word(&tokens[index - 3].token, "IS") || is_word(&tokens[index - 3].token, "NOT"));
+        let started = before.is_some_and(|before| matches!(&before.token, Token::CustomBinaryOperator(symbol) if is_distinct_test(symbol)));
         let closes = matches!(token.token, Token::RParen | Token::RBracket) || is_word(&token.token, "END");
         let ends = closes
             || matches!(token.token, Token::Comma | Token::SemiColon)
@@ -78,21 +109,51 @@ fn is_alias(before: Option<&TokenWithSpan>, token: &TokenWithSpan) -> bool {
     plain(token) && before.is_some_and(value)
 }
 
+/// The operators that IS DISTINCT FROM and IS NOT DISTINCT FROM become.
+pub(crate) const DISTINCT: &str = "IS DISTINCT FROM";
+pub(crate) const NOT_DISTINCT: &str = "IS NOT DISTINCT FROM";
+
+fn is_distinct_test(symbol: &str) -> bool {
+    symbol == DISTINCT || symbol == NOT_DISTINCT
+}
+
+/// The operator whose words stand at the start of tokens, and how many they are.
+fn distinct_test(tokens: &[TokenWithSpan]) -> Option<(&'static str, usize)> {
+    let starts_with =
+        |words: &[&str]| tokens.len() >= words.len() && tokens.iter().zip(words).all(|(token, word)| is_word(&token.token, word));
+    if starts_with(&["IS", "DISTINCT", "FROM"]) {
+        Some((DISTINCT, 3))
+    } else if starts_with(&["IS", "NOT", "DISTINCT", "FROM"]) {
+        Some((NOT_DISTINCT, 4))
+    } else {
+        None
+    }
+}
+
 fn respell_words(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     let mut respelt = Vec::with_capacity(tokens.len() + 4);
+    let mut skipped = 0_usize;
     for (index, token) in tokens.iter().enumerate() {
+        if skipped > 0 {
+            skipped -= 1;
+            continue;
+        }
         let before = index.checked_sub(1).and_then(|index| tokens.get(index)).map(|token| &token.token);
         let after = tokens.get(index + 1).map(|token| &token.token);
         let mut put = |token_kinds: &[Token]| {
             respelt.extend(token_kinds.iter().map(|kind| TokenWithSpan::new(kind.clone(), token.span)));
         };
-        if is_word(&token.token, "TABLE") && starts_query(tokens, index) && matches!(after, Some(Token::Word(_))) {
+        if let Some((operator, words)) = distinct_test(&tokens[index..]) {
+            put(&[Token::CustomBinaryOperator(operator.to_owned())]);
+            skipped = words - 1;
+        } else if is_word(&token.token, "TABLE") && starts_query(tokens, index) && matches!(after, Some(Token::Word(_))) {
             put(&[keyword("SELECT", Keyword::SELECT), Token::Mul, keyword("FROM", Keyword::FROM)]);
         } else if is_word(&token.token, "ISNULL") && ends_operand(before) && after != Some(&Token::LParen) {
             put(&[keyword("IS", Keyword::IS), keyword("NULL", Keyword::NULL)]);
         } else if is_word(&token.token, "NOTNULL") && ends_operand(before) && after != Some(&Token::LParen) {
             put(&[keyword("IS", Keyword::IS), keyword("NOT", Keyword::NOT), keyword("NULL", Keyword::NULL)]);
-        } else if is_word(&token.token, "ROW") && before != Some(&Token::Period) && has_several(tokens.get(index + 1..).unwrap_or_default()) {
+        } else if is_word(&token.token, "ROW") && before != Some(&Token::Period) && has_several(tokens.get(index + 1..).unwrap_or_default())
+        {
             // The parentheses alone make a row of several values.
         } else {
             respelt.push(token.clone());
@@ -149,7 +210,9 @@ fn ends_operand(before: Option<&Token>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::parse::parse_query;
+    use sqlparser::ast::{BinaryOperator, Expr};
+
+    use crate::parse::{parse_expression, parse_query};
 
     #[test]
     fn table_is_a_query_wherever_one_may_stand() {
@@ -163,13 +226,18 @@ mod tests {
         ] {
             assert_eq!(parse_query(written).unwrap().to_string(), parse_query(meant).unwrap().to_string(), "{written}");
         }
-        for (written, meant) in [
+        for (written, shown) in [
             ("SELECT a IS DISTINCT FROM b AND c OR d", "SELECT a IS DISTINCT FROM (b) AND c OR d"),
             ("SELECT x AND a IS NOT DISTINCT FROM f(b, 1) + 2 OR c", "SELECT x AND a IS NOT DISTINCT FROM (f(b, 1) + 2) OR c"),
-            ("SELECT CASE WHEN a IS DISTINCT FROM CASE b WHEN 1 THEN 2 END THEN 3 END c", "SELECT CASE WHEN a IS DISTINCT FROM (CASE b WHEN 1 THEN 2 END) THEN 3 END c"),
-            ("SELECT a IS DISTINCT FROM b c FROM t WHERE (a IS DISTINCT FROM 1)", "SELECT a IS DISTINCT FROM (b) c FROM t WHERE (a IS DISTINCT FROM (1))"),
+            (
+                "SELECT CASE WHEN a IS DISTINCT FROM CASE b WHEN 1 THEN 2 END THEN 3 END",
+                "SELECT CASE WHEN a IS DISTINCT FROM (CASE b WHEN 1 THEN 2 END) THEN 3 END",
+            ),
+            ("SELECT a->'x' IS DISTINCT FROM b->'x' c FROM t", "SELECT a -> 'x' IS DISTINCT FROM (b -> 'x') AS c FROM t"),
         ] {
-            assert_eq!(parse_query(written).unwrap().to_string(), parse_query(meant).unwrap().to_string(), "{written}");
+            assert_eq!(parse_query(written).unwrap().to_string(), shown, "{written}");
+            let is_or = |text: &str| matches!(parse_expression(text).unwrap(), Expr::BinaryOp { op: BinaryOperator::Or, .. });
+            assert!(is_or("x AND a IS DISTINCT FROM b AND c OR d") && !is_or("a IS DISTINCT FROM (b OR c)"));
         }
         assert!(parse_query("SELECT isnull FROM t").is_ok() && parse_query("SELECT isnull(1), t.notnull FROM t").is_ok());
     }

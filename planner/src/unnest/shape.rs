@@ -50,9 +50,7 @@ pub(super) fn is_general_lateral(subquery: &Subquery, kind: JoinType, limits: bo
 /// The plan without the LIMIT and ORDER BY on top of it, which leave at least one row if there is one.
 pub(super) fn without_limit(plan: &LogicalPlan) -> LogicalPlan {
     match plan {
-        LogicalPlan::Limit(Limit { skip: None, fetch: Some(fetch), input })
-            if matches!(fetch.as_ref(), Expr::Literal(ScalarValue::Int64(Some(rows)), _) if *rows > 0) =>
-        {
+        LogicalPlan::Limit(Limit { skip: None, fetch: Some(fetch), input }) if matches!(fetch.as_ref(), Expr::Literal(ScalarValue::Int64(Some(rows)), _) if *rows > 0) => {
             without_limit(input)
         }
         LogicalPlan::Sort(sort) if sort.fetch.is_none() => without_limit(&sort.input),

@@ -110,8 +110,7 @@ impl Binder<'_> {
                 FunctionArg::Unnamed(FunctionArgExpr::Wildcard) if list.args.len() == 1 => parts.star = true,
                 FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) => {
                     let name = crate::catalog::QualifiedName::from_ast(name)?;
-                    let columns = scope.columns_of(name.schema.as_deref(), &name.name, span)?;
-                    parts.values.push(self.record(columns, None)?);
+                    parts.values.push(self.whole_row(name.schema.as_deref(), &name.name, scope, span)?);
                 }
                 other => return Err(PlanError::new(sqlstate::SYNTAX_ERROR, format!("argument {other} is not supported")).at(span)),
             }

@@ -107,6 +107,10 @@ impl Binder<'_> {
         for argument in &list.args {
             match argument {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(ast)) => values.push(self.expression(ast, scope, &place)?),
+                FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) => {
+                    let name = QualifiedName::from_ast(name)?;
+                    values.push(self.whole_row(name.schema.as_deref(), &name.name, scope, argument.span())?);
+                }
                 FunctionArg::Unnamed(_) => {
                     return Err(PlanError::new(sqlstate::SYNTAX_ERROR, "* is an argument of count only").at(argument.span()));
                 }

@@ -25,7 +25,7 @@ impl Binder<'_> {
             return Ok(value);
         }
         if scope.has_relation(&name) {
-            return self.whole_row(&name, scope, ident.span);
+            return self.whole_row(None, &name, scope, ident.span);
         }
         Err(missing_column(&name, ident.span))
     }
@@ -39,10 +39,10 @@ impl Binder<'_> {
         }
     }
 
-    /// `t` as a value: a record of its columns.
-    fn whole_row(&self, name: &str, scope: &Scope<'_>, span: Span) -> Result<Typed> {
-        let columns = scope.columns_of(None, name, span)?;
-        let names: Vec<String> = match scope.scope_columns_of(None, name) {
+    /// `t` or `t.*` as a value: a record of its columns.
+    pub(super) fn whole_row(&self, schema: Option<&str>, name: &str, scope: &Scope<'_>, span: Span) -> Result<Typed> {
+        let columns = scope.columns_of(schema, name, span)?;
+        let names: Vec<String> = match scope.scope_columns_of(schema, name) {
             Some(columns) => columns.iter().map(|column| column.name.clone()).collect(),
             None => (1..=columns.len()).map(|number| format!("f{number}")).collect(),
         };

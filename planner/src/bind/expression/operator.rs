@@ -11,6 +11,7 @@ use crate::{
     bind::{binder::Binder, scope::Scope, typed::Typed},
     error::{PlanError, Result, sqlstate},
     functions::{registry, resolve::Unresolved},
+    parse::spelling,
     types::SqlType,
 };
 
@@ -69,6 +70,8 @@ impl Binder<'_> {
                 });
                 Ok(Typed::boolean(balanced(operands.collect::<Result<_>>()?, operator)))
             }
+            BinaryOperator::Custom(symbol) if symbol == spelling::DISTINCT => self.distinct_test(left, right, false, scope, place),
+            BinaryOperator::Custom(symbol) if symbol == spelling::NOT_DISTINCT => self.distinct_test(left, right, true, scope, place),
             _ => {
                 if let Some(regrouped) = precedence::prefix_after_arithmetic(left, op, right) {
                     return self.expression(&regrouped, scope, place);

@@ -69,7 +69,10 @@ fn joining() {
                 &["1 1"],
             ),
             ("SELECT p.k FROM a p JOIN a q ON p.k IS NOT DISTINCT FROM q.k AND p.x = q.x OR false ORDER BY p.x", &["1", "2", "2"]),
-            ("SELECT k IS DISTINCT FROM 1 d, x FROM a WHERE k IS NOT DISTINCT FROM 1 OR x = 21 AND k IS DISTINCT FROM x - 20 ORDER BY x", &["f 10", "t 21"]),
+            (
+                "SELECT k IS DISTINCT FROM 1 d, x FROM a WHERE k IS NOT DISTINCT FROM 1 OR x = 21 AND k IS DISTINCT FROM x - 20 ORDER BY x",
+                &["f 10", "t 21"],
+            ),
             ("SELECT x FROM (a JOIN b USING (k)) ORDER BY x", &["20", "21"]),
         ],
     );
@@ -104,7 +107,10 @@ fn grouping() {
             ("SELECT sum(DISTINCT v), count(DISTINCT v) FILTER (WHERE v > 2) FROM t", &["14 2"]),
             ("SELECT length(g), count(*) FROM t GROUP BY 1", &["1 4"]),
             ("SELECT NULL UNION SELECT 2 ORDER BY 1", &["2", "NULL"]),
-            ("SELECT 1, NULL, '2031-01-02' UNION ALL SELECT NULL, 'x', DATE '2031-01-01' ORDER BY 3", &["NULL x 2031-01-01", "1 NULL 2031-01-02"]),
+            (
+                "SELECT 1, NULL, '2031-01-02' UNION ALL SELECT NULL, 'x', DATE '2031-01-01' ORDER BY 3",
+                &["NULL x 2031-01-01", "1 NULL 2031-01-02"],
+            ),
             ("SELECT 1 AS a, NULL AS b UNION ALL SELECT NULL, 2 ORDER BY 1", &["1 NULL", "NULL 2"]),
             ("SELECT 1 UNION SELECT 'a'", &["!22P02"]),
             ("SELECT id, unnest(ARRAY[v, id]) FROM t WHERE id < 3 ORDER BY 1, 2", &["1 1", "1 5", "2 2", "2 7"]),
@@ -134,6 +140,11 @@ fn collecting() {
                 &["{ \"1\" : 5, \"2\" : 7, \"4\" : 2 } {\"x\": 5, \"y\": 2}"],
             ),
             ("SELECT json_object_agg(v, id) FROM t", &["!22023"]),
+            (
+                "SELECT json_agg(a.* ORDER BY x), jsonb_agg(a ORDER BY x) FROM a WHERE x < 15",
+                &["[{\"k\":1,\"x\":10}] [{\"k\": 1, \"x\": 10}]"],
+            ),
+            ("SELECT row_to_json(a.*), a, to_jsonb(a) FROM a WHERE x = 10", &["{\"k\":1,\"x\":10} (1,10) {\"k\": 1, \"x\": 10}"]),
             ("SELECT g, json_agg(id ORDER BY id)::text FROM t GROUP BY g HAVING count(*) > 1 ORDER BY g", &["x [1, 2]", "y [3, 4]"]),
             (
                 "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v), percentile_disc(0.5) WITHIN GROUP (ORDER BY v), percentile_disc(ARRAY[0, 1]) WITHIN GROUP (ORDER BY v DESC), mode() WITHIN GROUP (ORDER BY g DESC) FROM t",
@@ -177,7 +188,10 @@ fn windows() {
                 "SELECT id, sum(v) OVER w FROM t WINDOW w AS (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) ORDER BY id",
                 &["1 5", "2 12", "3 7", "4 2"],
             ),
-            ("SELECT id, lag(v, 1, v * 2) OVER (ORDER BY id), lead(v, 1, id) OVER (ORDER BY id) FROM t ORDER BY id", &["1 10 7", "2 5 NULL", "3 7 2", "4 NULL 4"]),
+            (
+                "SELECT id, lag(v, 1, v * 2) OVER (ORDER BY id), lead(v, 1, id) OVER (ORDER BY id) FROM t ORDER BY id",
+                &["1 10 7", "2 5 NULL", "3 7 2", "4 NULL 4"],
+            ),
             ("SELECT g, sum(sum(v)) OVER () FROM t GROUP BY g ORDER BY g", &["x 14", "y 14"]),
             (
                 "SELECT window_start, window_end, sum(v) FROM TUMBLE(e, at, INTERVAL '10 seconds') GROUP BY window_start, window_end ORDER BY 1",
@@ -289,7 +303,10 @@ fn unnesting() {
                 "SELECT c.z, q.s FROM c, LATERAL (SELECT c.x + c.y AS s UNION ALL SELECT d.z FROM d WHERE d.z = c.z) q ORDER BY 1, 2",
                 &["50 4", "50 50", "60 3", "60 60", "70 3", "NULL NULL"],
             ),
-            ("SELECT c.z, d.w, q.v FROM c, d LEFT JOIN LATERAL (SELECT c.x + d.z) q(v) ON q.v > 55 WHERE c.y = 0 ORDER BY 2", &["70 a NULL", "70 b 63", "70 c NULL"]),
+            (
+                "SELECT c.z, d.w, q.v FROM c, d LEFT JOIN LATERAL (SELECT c.x + d.z) q(v) ON q.v > 55 WHERE c.y = 0 ORDER BY 2",
+                &["70 a NULL", "70 b 63", "70 c NULL"],
+            ),
             ("SELECT c.z, q.v FROM c, LATERAL (VALUES (c.x), (c.y)) q(v) WHERE c.z < 60 ORDER BY 2", &["50 1", "50 3"]),
             (
                 "SELECT z, (SELECT sum((SELECT count(*) FROM d e WHERE e.z <= d.z + c.y)) FROM d WHERE d.z < c.z) FROM c ORDER BY z",

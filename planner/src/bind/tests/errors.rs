@@ -6,7 +6,7 @@ use super::Bench;
 fn errors_have_postgres_codes_words_and_places() {
     let mut bench = Bench::new();
     bench.run(
-        "CREATE TABLE t (a int, b text, d date); CREATE TABLE u (a int); CREATE MATERIALIZED VIEW m AS SELECT a FROM t; CREATE SCHEMA s",
+        "CREATE TABLE t (a int, b text, d date); CREATE TABLE u (a int); CREATE MATERIALIZED VIEW m AS SELECT a FROM t; CREATE SCHEMA s; CREATE TABLE s.t (z int)",
     );
     for (sql, code, message, position) in [
         ("SELECT nosuch FROM t", "42703", "column \"nosuch\" does not exist", 8),
@@ -18,6 +18,7 @@ fn errors_have_postgres_codes_words_and_places() {
         ("SELECT a + b FROM t", "42883", "operator does not exist: integer + text", 8),
         ("SELECT a FROM t, u", "42702", "column reference \"a\" is ambiguous", 8),
         ("SELECT a, sum(a) FROM t", "42803", "column \"t.a\" must appear in the GROUP BY clause or be used in an aggregate function", 8),
+        ("SELECT t.a FROM public.t, s.t", "42P09", "table reference \"t\" is ambiguous", 8),
         ("SELECT a FROM t WHERE sum(a) > 1", "42803", "aggregate functions are not allowed in WHERE", 23),
         ("SELECT a FROM t WHERE row_number() OVER () > 1", "42P20", "window functions are not allowed in WHERE", 23),
         ("SELECT a FROM t WHERE a", "42804", "argument of WHERE must be type boolean, not type integer", 23),
