@@ -31,13 +31,7 @@ use datafusion::{
     prelude::SessionConfig,
 };
 
-use crate::{
-    error::Result,
-    logical::window_exec::WindowPlanner,
-    optimize::batch_rules,
-    types::SqlType,
-    unnest::unnest,
-};
+use crate::{error::Result, logical::window_exec::WindowPlanner, optimize::batch_rules, types::SqlType, unnest::unnest};
 
 /// DataFusion's own scalar functions, by name and alias.
 static DATAFUSION_FUNCTIONS: LazyLock<BTreeMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
