@@ -13,7 +13,7 @@ use sqlparser::{
     tokenizer::Span,
 };
 
-use super::{Place, not_supported};
+use super::{Place, aggregate_call::AggregateArguments, not_supported};
 use crate::{
     bind::{binder::Binder, scope::Scope, typed::Typed},
     catalog::fold,
@@ -32,6 +32,15 @@ struct Over {
     /// Types of the ORDER BY values.
     order_types: Vec<SqlType>,
     frame: WindowFrame,
+}
+
+/// What is called over a window.
+struct Called {
+    definition: WindowFunctionDefinition,
+    values: Vec<Expr>,
+    result: SqlType,
+    /// What is left to do with values that were collected.
+    collected: Option<collected::Collected>,
 }
 
 impl Binder<'_> {
@@ -62,40 +71,14 @@ impl Binder<'_> {
             Some(filter) => Some(Box::new(self.condition_of(filter, scope, &Place::scalar("FILTER"))?)),
             None => None,
         };
-        let mut collected = None;
-        let (definition, mut values, result): (WindowFunctionDefinition, Vec<Expr>, _) = if window::is_window_function(name) {
-            if filter.is_some() {
-                return Err(PlanError::unsupported("FILTER is not implemented for non-aggregate window functions").at(span));
-            }
-            let types: Vec<SqlType> = arguments.values.iter().map(|value| value.sql_type.clone()).collect();
-            let chosen = window::choose(name, &types).ok_or_else(|| super::call::undefined(name, &types, span))?;
-            let values = self.aggregate_values(arguments.values, &chosen.arguments, false)?;
-            (chosen.function.into(), values, chosen.result)
-        } else if aggregate::is_aggregate(name) {
-            if collected::is_ordered_set(name) {
-                let message = format!("OVER is not supported for ordered-set aggregate {name}");
-                return Err(PlanError::unsupported(message).at(span));
-            }
-            let lowered = self.lower_aggregate(name, &arguments, span)?;
-            collected = lowered.collected;
-            let values = if lowered.values.is_empty() { vec![lit(1_i64)] } else { lowered.values };
-            (lowered.chosen.function.into(), values, lowered.chosen.result)
-        } else {
-            let message = format!("OVER specified, but {name} is not a window function nor an aggregate function");
-            return Err(PlanError::new(sqlstate::WRONG_OBJECT_TYPE, message).at(span));
-        };
+        let Called { definition, mut values, result, collected } = self.called(name, arguments, filter.is_some(), span)?;
         let null_treatment = match function.null_treatment {
             Some(NullTreatment::IgnoreNulls) => {
                 return Err(not_supported("IGNORE NULLS", "Filter the NULLs out in a subquery.", span));
             }
             _ => None,
         };
-        // A default that is no constant is put in where there is no such row.
-        let default = if matches!(name, "lag" | "lead") && values.get(2).is_some_and(|value| !matches!(value, Expr::Literal(..))) {
-            values.pop()
-        } else {
-            None
-        };
+        let default = computed_default(name, &mut values);
         let offset = values.get(1).cloned();
         let params = WindowFunctionParams {
             args: values,
@@ -106,21 +89,37 @@ impl Binder<'_> {
             null_treatment,
             distinct: false,
         };
-        let value = match (default, offset) {
-            (Some(default), Some(offset)) => {
-                let args = vec![lit(true), offset];
-                let row = WindowFunction { fun: definition.clone(), params: WindowFunctionParams { args, ..params.clone() } };
-                let missing = Expr::WindowFunction(Box::new(row)).is_null();
-                let found = Expr::WindowFunction(Box::new(WindowFunction { fun: definition, params }));
-                Expr::Case(Case::new(None, vec![(Box::new(missing), Box::new(default))], Some(Box::new(found))))
-            }
-            _ => Expr::WindowFunction(Box::new(WindowFunction { fun: definition, params })),
-        };
+        let value = with_default(definition, params, default.zip(offset));
         let value = Typed::new(value, result);
         match collected {
             Some(collected) => collected.finish(self, value),
             None => Ok(value),
         }
+    }
+
+    /// The function that a name with OVER stands for, window function or aggregate.
+    fn called(&self, name: &str, arguments: AggregateArguments, filtered: bool, span: Span) -> Result<Called> {
+        if window::is_window_function(name) {
+            if filtered {
+                return Err(PlanError::unsupported("FILTER is not implemented for non-aggregate window functions").at(span));
+            }
+            let types: Vec<SqlType> = arguments.values.iter().map(|value| value.sql_type.clone()).collect();
+            let chosen = window::choose(name, &types).ok_or_else(|| super::call::undefined(name, &types, span))?;
+            let values = self.aggregate_values(arguments.values, &chosen.arguments, false)?;
+            return Ok(Called { definition: chosen.function.into(), values, result: chosen.result, collected: None });
+        }
+        if !aggregate::is_aggregate(name) {
+            let message = format!("OVER specified, but {name} is not a window function nor an aggregate function");
+            return Err(PlanError::new(sqlstate::WRONG_OBJECT_TYPE, message).at(span));
+        }
+        if collected::is_ordered_set(name) {
+            let message = format!("OVER is not supported for ordered-set aggregate {name}");
+            return Err(PlanError::unsupported(message).at(span));
+        }
+        let lowered = self.lower_aggregate(name, &arguments, span)?;
+        let values = if lowered.values.is_empty() { vec![lit(1_i64)] } else { lowered.values };
+        let (definition, result) = (lowered.chosen.function.into(), lowered.chosen.result);
+        Ok(Called { definition, values, result, collected: lowered.collected })
     }
 
     fn over(&self, spec: &WindowSpec, scope: &Scope<'_>, place: &Place<'_>) -> Result<Over> {
@@ -256,4 +255,22 @@ fn named<'p>(name: &str, place: &Place<'p>, span: Span) -> Result<&'p WindowSpec
     found
         .map(|(_, spec)| spec)
         .ok_or_else(|| PlanError::new(sqlstate::UNDEFINED_OBJECT, format!("window \"{name}\" does not exist")).at(span))
+}
+
+/// Takes the third argument of `lag` and `lead` out if it is no constant.
+fn computed_default(name: &str, values: &mut Vec<Expr>) -> Option<Expr> {
+    let computed = matches!(name, "lag" | "lead") && values.get(2).is_some_and(|value| !matches!(value, Expr::Literal(..)));
+    if computed { values.pop() } else { None }
+}
+
+/// The call; a default that is no constant, with the offset, is put in where there is no such row.
+fn with_default(definition: WindowFunctionDefinition, params: WindowFunctionParams, default: Option<(Expr, Expr)>) -> Expr {
+    let Some((default, offset)) = default else {
+        return Expr::WindowFunction(Box::new(WindowFunction { fun: definition, params }));
+    };
+    let args = vec![lit(true), offset];
+    let row = WindowFunction { fun: definition.clone(), params: WindowFunctionParams { args, ..params.clone() } };
+    let missing = Expr::WindowFunction(Box::new(row)).is_null();
+    let found = Expr::WindowFunction(Box::new(WindowFunction { fun: definition, params }));
+    Expr::Case(Case::new(None, vec![(Box::new(missing), Box::new(default))], Some(Box::new(found))))
 }
