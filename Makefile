@@ -44,11 +44,13 @@ build: toolchain
 run: build
 	@exec "$(BINARY)" --data-dir ./millpond-data
 
-# One profile everywhere, so that the dependencies are compiled once.
+# One profile everywhere, so that the dependencies are compiled once; only our own crates are not optimised for the tests.
+UNOPTIMISED := $(foreach crate,storage engine planner server sql-tests,--config 'profile.release.package.millpond-$(crate).opt-level=0')
+
 test: toolchain
 	@cargo fmt --all --check
-	cargo clippy --release --locked --workspace --all-targets -- -D warnings
-	cargo test --release --locked --workspace
+	cargo clippy --release --locked $(UNOPTIMISED) --workspace --all-targets -- -D warnings
+	cargo test --release --locked $(UNOPTIMISED) --workspace
 
 demo: build
 	@exec sql-tests/demo/run "$(BINARY)"

@@ -29,6 +29,7 @@ use crate::{
 pub(super) struct Place {
     store: Arc<JobStore>,
     budget: MemoryBudget,
+    backend: StateBackend,
     directory: tempfile::TempDir,
     objects: ObjectStorage,
     /// That of the current life of the job; each life has a term of its own.
@@ -38,14 +39,18 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn new(budget_bytes: usize) -> Self {
+    pub(super) fn new(budget_bytes: usize, backend: StateBackend) -> Self {
         let budget = MemoryBudget::new(budget_bytes);
         let directory = tempfile::tempdir().expect("a scratch directory can be made");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
-        let store = open_store(&directory, &budget, 0);
+        let store = open_store(&directory, &budget, 0, backend);
         let objects = ObjectStorage::memory();
         let checkpointer = Checkpointer::new(objects.clone(), 1, 1, 0);
-        Self { store, budget, directory, objects, checkpointer, runtime, generation: 0 }
+        Self { store, budget, backend, directory, objects, checkpointer, runtime, generation: 0 }
+    }
+
+    pub(super) fn memory_used(&self) -> usize {
+        self.budget.used()
     }
 
     /// Makes a checkpoint of what the subtasks gave, and an empty store for what comes next.
@@ -54,7 +59,7 @@ impl Place {
         self.runtime.block_on(self.checkpointer.complete(input)).expect("a checkpoint completes");
         self.generation += 1;
         self.checkpointer = Checkpointer::new(self.objects.clone(), 1, self.generation + 1, 0);
-        self.store = open_store(&self.directory, &self.budget, self.generation);
+        self.store = open_store(&self.directory, &self.budget, self.generation, self.backend);
     }
 
     /// Brings the newest checkpoint, if there is one, into the store.
@@ -67,10 +72,10 @@ impl Place {
     }
 }
 
-fn open_store(directory: &tempfile::TempDir, budget: &MemoryBudget, generation: u64) -> Arc<JobStore> {
+fn open_store(directory: &tempfile::TempDir, budget: &MemoryBudget, generation: u64, backend: StateBackend) -> Arc<JobStore> {
     let spec = JobStoreSpec {
         directory: directory.path().join(generation.to_string()),
-        backend: StateBackend::Memory,
+        backend,
         budget: budget.clone(),
         shared: RocksShared::new(8 << 20),
     };

@@ -16,6 +16,8 @@ mod filter;
 mod hop_window;
 mod join;
 mod key_groups;
+#[cfg(test)]
+mod large_state;
 mod multiplicity;
 mod project;
 mod scalar_subquery;

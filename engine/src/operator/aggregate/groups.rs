@@ -24,8 +24,8 @@ use crate::{
 
 /// No shadow.
 pub(super) const NO_SHADOW: u32 = u32::MAX;
-/// Groups that always stay in memory: as many as a chunk can touch, a few times over.
-const GROUPS_KEPT: usize = 16_384;
+/// Groups of so many bytes stay in memory even when others have taken the whole budget: a chunk's worth, a few times over.
+const BYTES_KEPT: usize = 1 << 20;
 /// Groups written at each barrier, so that a checkpoint finds little left.
 const WRITTEN_PER_BARRIER: usize = 2_048;
 
@@ -356,7 +356,7 @@ impl Groups {
     /// written groups that are new to the table, with their keys still in place; `evict` must follow.
     pub(super) fn relieve(&mut self, other_bytes: usize) -> bool {
         self.memory.resize(self.memory_bytes() + other_bytes);
-        self.memory.over_budget() && self.map.len() > GROUPS_KEPT
+        self.memory.over_budget() && self.memory_bytes() + other_bytes > BYTES_KEPT
     }
 
     /// Chooses the groups to drop and writes them; the caller drops them with [`Groups::evict`].
