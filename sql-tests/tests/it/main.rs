@@ -1,6 +1,8 @@
 //! The integration tests, in one binary.
 
+mod damage;
 mod fuzz;
+mod observe;
 mod process;
 mod slt;
 mod tidy;
