@@ -7,7 +7,6 @@ use arrow::record_batch::RecordBatch;
 mod text;
 
 pub use text::row_text;
-#[cfg(test)]
 pub(crate) use text::value_text;
 
 /// Rows a chunk is cut to when an operator has the choice. Small enough that a callback ends within about 20 ms,

@@ -1,19 +1,17 @@
 //! The engine: coordinator, collections and jobs of one process.
 
+mod shared;
+
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
 use arrow::datatypes::SchemaRef;
 use millpond_storage::{
-    checkpoint::Checkpointer,
-    collection::{Collection, CollectionKey, CollectionSpec, Hold},
+    collection::{Collection, CollectionKey, Hold},
     env::Clock,
     epoch::Epoch,
     epoch_log::{EpochLog, LogOptions, LogRecord},
@@ -22,20 +20,19 @@ use millpond_storage::{
     object::ObjectStorage,
     rocks::RocksShared,
     signed_batch::SignedBatch,
-    state_table::{JobStore, JobStoreSpec},
+    state_store::StateBackend,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::{runtime::Handle, sync::mpsc};
 
 use crate::{
     coordinator::{
-        ClosedEpoch, Coordinator,
+        Coordinator,
         read::{Freshness, ReadPoint, Readable},
         sources::{SourceHandle, SourceSettings},
         table::{TableHandle, TableSpec},
     },
     error::{EngineError, Result},
-    graph::OperatorSpec,
     job::{
         driver::Driver,
         running::JobInputs,
@@ -44,8 +41,7 @@ use crate::{
         status::{CheckpointStatus, JobCommand, JobHandle, JobState, JobStatus},
         stops::{Starting, Stops},
     },
-    operator::SideOutput,
-    side::{JobSide, SideRow, SideRows},
+    side::{SideRow, SideRows},
     source::Source,
     term::next_term,
 };
@@ -263,18 +259,31 @@ impl Engine {
     }
 
     /// The epoch at which all `relations` can be read; see [`Coordinator::read_epoch`].
+    ///
+    /// # Errors
+    /// 55000 when it takes longer, or at once when a job that the read would have to wait for has failed.
     pub async fn read_epoch(&self, relations: &[u64], freshness: Freshness, timeout: Duration) -> Result<ReadPoint> {
         let mut readables = Vec::with_capacity(relations.len());
+        let mut jobs = Vec::new();
         for id in relations {
             let readable = self.shared.readable(*id).ok_or_else(|| EngineError::user("42P01", "relation does not exist"))?;
-            if let Some(job) = self.job(*id)
-                && !readable.collection.published()
-            {
-                return Err(not_ready(&job));
+            if let Some(job) = self.job(*id) {
+                if !readable.collection.published() {
+                    return Err(not_ready(&job));
+                }
+                jobs.push(job);
             }
             readables.push(readable);
         }
-        self.shared.coordinator.read_epoch(&readables, freshness, timeout).await
+        let read = self.shared.coordinator.read_epoch(&readables, freshness, timeout);
+        if jobs.is_empty() {
+            return read.await;
+        }
+        tokio::select! {
+            biased;
+            point = read => point,
+            failed = futures::future::select_all(jobs.iter().map(|job| Box::pin(job.wait_failed()))) => Err(failed.0),
+        }
     }
 
     /// A relation's collection.
@@ -377,6 +386,9 @@ impl Drop for Engine {
 }
 
 fn not_ready(job: &JobHandle) -> EngineError {
+    if job.state() == JobState::Failed {
+        return job.failed();
+    }
     let (read, expected) = job.backfill();
     EngineError::User {
         sqlstate: "55000",
@@ -385,110 +397,18 @@ fn not_ready(job: &JobHandle) -> EngineError {
     }
 }
 
-impl Shared {
-    /// A relation's collection.
-    pub fn collection(&self, id: u64) -> Option<Arc<Collection>> {
-        self.relations.read().get(&id).map(|relation| relation.readable.collection.clone())
-    }
-
-    /// A relation as readers see it.
-    pub fn readable(&self, id: u64) -> Option<Arc<Readable>> {
-        self.relations.read().get(&id).map(|relation| relation.readable.clone())
-    }
-
-    /// Deletes a job's checkpoints.
-    pub async fn forget_checkpoints(&self, job: u64) -> Result<()> {
-        let objects = &self.config.objects;
-        for name in objects.list(&format!("jobs/{job}/")).await? {
-            objects.delete(&name.name).await?;
-        }
-        Ok(())
-    }
-
-    /// All collections.
-    pub fn collections(&self) -> Vec<Arc<Collection>> {
-        self.relations.read().values().map(|relation| relation.readable.collection.clone()).collect()
-    }
-
-    /// The epoch up to which no table and no job needs the log any more.
-    pub fn needed_from(&self) -> Epoch {
-        if !self.parked.lock().is_empty() {
-            return Epoch(0);
-        }
-        let jobs: Vec<Epoch> = self.jobs.read().values().map(|job| job.resumes_at()).collect();
-        jobs.into_iter().chain([self.coordinator.tables_durable()]).min().unwrap_or_default()
-    }
-
-    /// Jobs that do not run give up what is kept for them.
-    pub fn let_go(&self) {
-        self.parked.lock().clear();
-        for job in self.jobs.read().values().filter(|job| job.state() == JobState::Failed && job.resumes_at() < Epoch(u64::MAX)) {
-            // A driver that has ended keeps nothing.
-            let _ = job.commands.send(JobCommand::LetGo);
-        }
-    }
-
-    /// The epoch at which a finished job ended; `None` for tables and for jobs that go on.
-    pub fn job_finished_at(&self, id: u64) -> Option<Epoch> {
-        let job = self.jobs.read().get(&id).cloned()?;
-        (job.state() == JobState::Finished).then(|| job.sealed())
-    }
-
-    /// Where a job's operators put late and failed rows.
-    pub fn side_output(self: &Arc<Self>, job: u64) -> Arc<dyn SideOutput> {
-        Arc::new(JobSide { shared: Arc::downgrade(self), job })
-    }
-
-    /// The checkpoints of one attempt of a job.
-    pub fn checkpointer(&self, job: u64, fingerprint: u64) -> Arc<Checkpointer> {
-        Arc::new(Checkpointer::new(self.config.objects.clone(), job, self.term, fingerprint))
-    }
-
-    /// A fresh state store for one attempt of a job.
-    pub fn open_job_store(&self, spec: &JobSpec) -> Result<Arc<JobStore>> {
-        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
-        let directory = self.config.data_dir.join("scratch").join(format!("job-{}-{attempt}", spec.id));
-        let backend = spec.options.state_backend;
-        Ok(JobStore::open(JobStoreSpec { directory, backend, budget: self.memory.clone(), shared: self.rocks.clone() })?)
-    }
-
-    fn open_collection(&self, id: u64, schema: SchemaRef, key: CollectionKey, durable_deltas: bool) -> Result<Arc<Collection>> {
-        let directory = self.config.data_dir.join("collections").join(id.to_string());
-        let spec = CollectionSpec { id, schema, key, directory, durable_deltas };
-        Ok(Collection::open(spec, &self.memory, self.rocks.clone())?)
-    }
-
-    /// The collection of a job. One that was never published belongs to a creation that a crash cut short: it starts anew.
-    fn open_job_collection(&self, spec: &JobSpec, wanted: &CollectionSpec) -> Result<Arc<Collection>> {
-        let open = || self.open_collection(wanted.id, wanted.schema.clone(), wanted.key.clone(), true);
-        let mut collection = open()?;
-        if !collection.published() && collection.upper() > Epoch(0) {
-            collection.destroy()?;
-            collection = open()?;
-        }
-        let mut tables = Vec::new();
-        for node in spec.graph.fragments.iter().flat_map(|fragment| &fragment.nodes) {
-            if let OperatorSpec::CollectionScan { collection: upstream, .. } = &node.spec
-                && let Some(upstream) = self.readable(*upstream)
-            {
-                tables.extend(upstream.tables.iter().cloned());
-            }
-        }
-        tables.sort_by_key(|table| table.id);
-        tables.dedup_by_key(|table| table.id);
-        self.add_relation(wanted.id, spec.name.clone(), collection.clone(), tables);
-        Ok(collection)
-    }
-
-    fn add_relation(&self, id: u64, name: String, collection: Arc<Collection>, tables: Vec<Arc<TableHandle>>) {
-        // After a restart a default read waits for what the log had closed: a client may have seen it.
-        let last_read = AtomicU64::new(self.coordinator.closed().epoch.0);
-        let readable = Arc::new(Readable { id, name, collection, tables, last_read });
-        self.relations.write().insert(id, Relation { readable });
-    }
-
-    /// The newest closed epoch.
-    pub fn closed(&self) -> ClosedEpoch {
-        self.coordinator.closed()
+/// Which backend a name stands for.
+///
+/// # Errors
+/// 22023 for an unknown name.
+pub fn state_backend(name: &str) -> Result<StateBackend> {
+    match name {
+        "rocksdb" => Ok(StateBackend::RocksDb),
+        "memory" => Ok(StateBackend::Memory),
+        other => Err(EngineError::User {
+            sqlstate: "22023",
+            message: format!("invalid value for parameter \"state_backend\": \"{other}\""),
+            hint: Some("Available values: rocksdb, memory.".into()),
+        }),
     }
 }

@@ -42,9 +42,6 @@ pub enum ServerError {
         /// The cause.
         source: std::io::Error,
     },
-    /// A bug in the metrics.
-    #[error("metrics: {0}")]
-    Metrics(#[from] prometheus::Error),
 }
 
 /// A running server. Dropping it without [`Server::shutdown`] is like a crash, which loses nothing that was acknowledged.
@@ -76,7 +73,7 @@ impl Server {
         };
         let state = ServerState::open(state_config(&config)?).await?;
         let counters = Arc::new(WireCounters::default());
-        let metrics = Arc::new(Metrics::new(Arc::clone(&counters))?);
+        let metrics = Arc::new(Metrics::new(Arc::clone(&counters), Arc::clone(&state.engine), state.memory.clone()));
         let http = match http_address {
             Some((address, resolved)) => {
                 Some(HttpServer::start(resolved, metrics).await.map_err(|source| ServerError::Listen { address, source })?)

@@ -6,6 +6,7 @@
 mod attempt;
 pub mod collector;
 pub mod driver;
+mod failure;
 pub mod inputs;
 pub mod running;
 pub mod sink_driver;

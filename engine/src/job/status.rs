@@ -177,6 +177,11 @@ impl JobHandle {
         Epoch(self.sealed.load(Ordering::Acquire))
     }
 
+    /// Rows taken in since start.
+    pub fn rows(&self) -> u64 {
+        self.rows_in.load(Ordering::Relaxed)
+    }
+
     /// The epoch from which on the job needs what its inputs were bound to, should it be started again: 0 while that is not known.
     pub fn resumes_at(&self) -> Epoch {
         Epoch(self.resumes_at.load(Ordering::Acquire))
@@ -218,6 +223,25 @@ impl JobHandle {
             if state.changed().await.is_err() {
                 return Err(EngineError::Cancelled);
             }
+        }
+    }
+
+    /// Waits until the job is parked; answers what a reader is told who needs more of it than there is.
+    pub async fn wait_failed(&self) -> EngineError {
+        let mut state = self.state.subscribe();
+        match state.wait_for(|state| *state == JobState::Failed).await {
+            Ok(_) => self.failed(),
+            Err(_) => EngineError::Cancelled,
+        }
+    }
+
+    /// What a reader is told of a parked job.
+    pub(crate) fn failed(&self) -> EngineError {
+        let reason = self.failure.lock().as_ref().map(|failure| failure.message.clone()).unwrap_or_default();
+        EngineError::User {
+            sqlstate: "55000",
+            message: format!("relation \"{}\" is not up to date: its job has failed: {reason}", self.name),
+            hint: Some("Its last contents can be read after SET read_freshness = 'any'.".into()),
         }
     }
 

@@ -235,16 +235,20 @@ async fn wait_ready(session: &mut Session, job: &Arc<JobHandle>, cancel: &Cancel
             error = cancel.fired() => return Err(error),
             () = tokio::time::sleep(PROGRESS_INTERVAL) => {
                 if job.state() == JobState::Backfilling {
-                    let (read, expected) = job.backfill();
-                    let percent = (read * 100).checked_div(expected.max(read)).unwrap_or(0);
-                    session.notify(Notice::information(format!(
-                        "materialized view \"{}\": {read} of about {} rows read ({percent} %)",
-                        job.name, expected.max(read)
-                    )));
+                    session.notify(Notice::information(progress(job)));
                 }
             }
         }
     }
+}
+
+/// How far a new view is. Of tables and views it is known how many rows they have; sources do not tell.
+fn progress(job: &JobHandle) -> String {
+    let (read, expected) = job.backfill();
+    let Some(percent) = (read * 100).checked_div(expected.max(read)) else {
+        return format!("materialized view \"{}\": {} rows read so far", job.name, job.rows());
+    };
+    format!("materialized view \"{}\": {read} of about {} rows read ({percent} %)", job.name, expected.max(read))
 }
 
 /// Removes what could not be finished, and what was built on it meanwhile.

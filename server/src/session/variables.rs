@@ -206,6 +206,10 @@ impl Variables {
     }
 
     fn note_changes(&mut self, before: &VariablesMark) {
+        // The end of a transaction that has set nothing is no change: what was planned by the generation goes on to hold.
+        if before.session == self.session && before.local == self.local {
+            return;
+        }
         self.generation += 1;
         for setting in SETTINGS.iter().filter(|setting| setting.reported) {
             let old = before.local.get(setting.name).or_else(|| before.session.get(setting.name)).map_or(setting.default, String::as_str);
@@ -229,6 +233,21 @@ mod tests {
 
     fn set(variables: &mut Variables, name: &str, value: &str) {
         variables.set(name, value, false).unwrap();
+    }
+
+    #[test]
+    fn a_transaction_that_sets_nothing_changes_nothing() {
+        let mut variables = Variables::new(&[]).unwrap();
+        set(&mut variables, "TimeZone", "Asia/Tokyo");
+        let generation = variables.generation();
+        variables.begin();
+        variables.commit();
+        variables.begin();
+        variables.rollback();
+        assert_eq!(variables.generation(), generation);
+        variables.begin();
+        set(&mut variables, "TimeZone", "UTC");
+        assert_ne!(variables.generation(), generation);
     }
 
     #[test]

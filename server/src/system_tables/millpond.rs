@@ -26,7 +26,7 @@ pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
     ),
     (
         "13103 v sources: source_id int8, source text, split text, split_offset int8, split_end int8, bounded bool, finished bool, idle bool, \
-         watermark timestamptz, source_watermark timestamptz, holds_back_watermark bool, rows int8",
+         watermark timestamptz, source_watermark timestamptz, holds_back_watermark bool, rows int8, error text",
         sources,
     ),
     ("13104 v late_rows: job_id int8, job text, operator text, epoch int8, reason text, row_text text", late_rows),
@@ -62,6 +62,23 @@ fn jobs(context: &SystemContext<'_>) -> Result<Vec<Row>> {
             ("state_bytes", job.state_bytes.into()),
             ("restarts", job.restarts.into()),
             ("error", job.error.into()),
+        ]);
+    }
+    for (id, reason) in context.server.jobs.broken() {
+        let Some(object) = context.catalog.get(id) else { continue };
+        let kind = match &object.body {
+            ObjectBody::MaterializedView(_) => "view",
+            ObjectBody::Sink(_) => "sink",
+            _ => continue,
+        };
+        rows.push(vec![
+            ("id", id.into()),
+            ("schema_name", schema(id)),
+            ("name", object.name.as_str().into()),
+            ("kind", kind.into()),
+            ("state", JobState::Failed.as_str().into()),
+            ("restarts", 0.into()),
+            ("error", reason.into()),
         ]);
     }
     for table in context.catalog.objects().filter(|object| matches!(object.body, ObjectBody::Table(_))) {
@@ -102,9 +119,14 @@ fn checkpoints(context: &SystemContext<'_>) -> Result<Vec<Row>> {
 fn sources(context: &SystemContext<'_>) -> Result<Vec<Row>> {
     let time = |micros: i64| if matches!(micros, i64::MIN | i64::MAX) { Cell::Null } else { Cell::Time(micros) };
     let closed = context.server.engine.coordinator().closed().epoch;
-    let mut rows = Vec::new();
+    let broken = context.server.jobs.broken();
+    let mut rows: Vec<Row> = Vec::new();
     for object in context.catalog.objects().filter(|object| matches!(object.body, ObjectBody::Source(_))) {
-        let Some(source) = context.server.engine.source(object.id) else { continue };
+        let Some(source) = context.server.engine.source(object.id) else {
+            let reason: Cell = broken.get(&object.id).cloned().into();
+            rows.push(vec![("source_id", object.id.into()), ("source", object.name.as_str().into()), ("error", reason)]);
+            continue;
+        };
         let splits = source.status();
         // The split that is furthest behind of those that are not idle holds the source's watermark back.
         let lowest = splits.iter().filter_map(|(_, bound)| bound.filter(|bound| !bound.idle)).map(|bound| bound.watermark_us).min();

@@ -1,7 +1,9 @@
 //! The integration tests, in one binary.
 
+mod damage;
 mod fuzz;
 mod kills;
+mod observe;
 mod process;
 mod slt;
 mod streaming;

@@ -16,7 +16,7 @@ use super::{
     groups::{NO_SHADOW, TOUCHED},
 };
 use crate::{
-    chunk::{CHUNK_ROWS, Chunk, Op},
+    chunk::{CHUNK_ROWS, Chunk, Op, value_text},
     error::{EngineError, Result},
     message::Watermark,
     operator::{Output, Progress, event_time::micros},
@@ -169,7 +169,13 @@ impl Aggregate {
         let shadow = |slot: &u32| self.groups.meta[*slot as usize].shadow;
         let slots = pairs.iter().map(shadow).chain(pairs.iter().copied()).chain(inserts.iter().copied());
         let slots: Vec<u32> = slots.chain(deletes.iter().map(shadow)).collect();
-        let results = self.groups.evaluate(&slots)?;
+        let results = match self.groups.evaluate(&slots) {
+            Ok(results) => results,
+            Err(error) => {
+                let groups: Vec<u32> = pairs.iter().chain(pairs).chain(inserts).chain(deletes).copied().collect();
+                return Err(self.blame(error, &slots, &groups));
+            }
+        };
         self.groups.forget_ordered(&slots);
         let changed = differing(&results, pairs.len())?;
         // Rows of `results` and of the group keys, in output order.
@@ -202,6 +208,21 @@ impl Aggregate {
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
         out.emit(Chunk::new(batch, ops));
         Ok(())
+    }
+
+    /// The error, saying for which of the groups it is that a result could not be computed.
+    fn blame(&self, error: EngineError, slots: &[u32], groups: &[u32]) -> EngineError {
+        let EngineError::User { sqlstate, message, hint } = error else { return error };
+        let failing = slots.iter().zip(groups).find(|(slot, _)| self.groups.evaluate(&[**slot]).is_err());
+        let keys = failing.and_then(|(_, group)| self.codec.decode([self.groups.map.key(*group)].into_iter()).ok());
+        let message = match keys.filter(|_| !self.is_global()) {
+            Some(keys) => {
+                let values: Vec<String> = keys.iter().map(|key| value_text(key, 0)).collect();
+                format!("{message} (aggregate of group {})", values.join(", "))
+            }
+            None => format!("{message} (aggregate of all rows)"),
+        };
+        EngineError::User { sqlstate, message, hint }
     }
 
     /// The watermark that closes groups, if it has moved.

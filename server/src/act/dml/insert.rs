@@ -116,6 +116,20 @@ pub(crate) struct Given<'a> {
 }
 
 impl Given<'_> {
+    /// The value of an expression without columns. Literals and parameters, which most are, are not evaluated.
+    fn value(&self, expression: &Expr) -> Result<ScalarValue> {
+        match expression {
+            Expr::Literal(value, _) => Ok(value.clone()),
+            Expr::Alias(alias) => self.value(&alias.expr),
+            Expr::Placeholder(placeholder) => {
+                let number = placeholder.id.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
+                let value = number.and_then(|number| self.values.get(number.wrapping_sub(1)));
+                value.cloned().ok_or_else(|| SqlError::new("42P02", format!("there is no parameter {}", placeholder.id)))
+            }
+            other => constant(&self.fill(other)?),
+        }
+    }
+
     /// An expression with values for its parameters and clocks.
     pub(crate) fn fill(&self, expression: &Expr) -> Result<Expr> {
         let expression = clock::resolve_expression(expression.clone(), self.times)?;
@@ -156,7 +170,7 @@ fn evaluate(rows: &[Vec<Expr>], given: Given<'_>, schema: &SchemaRef) -> Result<
         let mut cells = Vec::with_capacity(rows.len());
         for row in rows {
             let expression = row.get(number).ok_or_else(|| SqlError::internal("a row of VALUES is too short"))?;
-            let value = constant(&given.fill(expression)?)?;
+            let value = given.value(expression)?;
             cells.push(if value.data_type() == *field.data_type() { value } else { value.cast_to(field.data_type())? });
         }
         columns.push(if cells.is_empty() { arrow::array::new_empty_array(field.data_type()) } else { ScalarValue::iter_to_array(cells)? });

@@ -62,7 +62,7 @@ fn go(way: Way, seed: u64) -> Vec<(Query, Option<Contents>)> {
     };
     let mut server = start("2");
     let mut session = server.connect().expect("a session");
-    run_all(&mut session, history::definitions("MATERIALIZED VIEW"));
+    run_all(&mut session, history::definitions());
     if !matches!(way, Way::Backfilled) {
         create_views(&mut session, &mut queries, &mut failures);
     }

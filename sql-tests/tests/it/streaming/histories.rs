@@ -17,8 +17,8 @@ fn views_equal_their_queries_and_postgres() {
     let seed = seed();
     let (server, postgres) = (TestServer::start(), Postgres::start());
     let (mut ours, mut theirs) = (server.connect(), postgres.connect());
-    run_all(&mut ours, history::definitions("MATERIALIZED VIEW"));
-    run_all(&mut theirs, history::definitions("VIEW"));
+    run_all(&mut ours, history::definitions());
+    run_all(&mut theirs, history::definitions_for_postgres());
     let mut failures = Failures::default();
     let mut queries = queries();
     create_views(&mut ours, &mut queries, &mut failures);

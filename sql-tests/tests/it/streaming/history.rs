@@ -85,8 +85,21 @@ const TABLES: [Table; 4] = [
 /// A view that others read.
 const BUSY: &str = "SELECT k, count(*) AS n FROM bag GROUP BY k";
 
-/// Statements that make the tables and the view that the queries read.
-pub(crate) fn definitions(view: &str) -> Vec<String> {
+/// Statements that make the tables and the view that the queries read, here.
+pub(crate) fn definitions() -> Vec<String> {
+    statements("MATERIALIZED VIEW", |table| match table.name {
+        // A table keeps its late rows: nothing may depend on the watermark.
+        "m" => ", WATERMARK FOR at AS at - INTERVAL '5 minutes'",
+        _ => "",
+    })
+}
+
+/// The same for PostgreSQL.
+pub(crate) fn definitions_for_postgres() -> Vec<String> {
+    statements("VIEW", |_| "")
+}
+
+fn statements(view: &str, more: fn(&Table) -> &'static str) -> Vec<String> {
     let mut statements: Vec<String> = TABLES
         .iter()
         .map(|table| {
@@ -94,7 +107,8 @@ pub(crate) fn definitions(view: &str) -> Vec<String> {
                 let key = if matches!(values, Values::Key) { " PRIMARY KEY" } else { "" };
                 format!("{name} {sql_type}{key}")
             };
-            format!("CREATE TABLE {} ({})", table.name, table.columns.iter().map(column).collect::<Vec<_>>().join(", "))
+            let columns: Vec<String> = table.columns.iter().map(column).collect();
+            format!("CREATE TABLE {} ({}{})", table.name, columns.join(", "), more(table))
         })
         .collect();
     statements.push(format!("CREATE {view} busy AS {BUSY}"));

@@ -34,7 +34,7 @@ fn views_equal_their_queries_in_every_snapshot() {
     let config = Config { checkpoint_interval: CHECKPOINT_INTERVAL, ..Config::for_tests(directory.path()) };
     let server = TestServer::start_with(config).expect("a server");
     let mut session = server.connect();
-    run_all(&mut session, history::definitions("MATERIALIZED VIEW"));
+    run_all(&mut session, history::definitions());
     let mut failures = Failures::default();
     let mut queries = queries();
     let mut numbers = history::Numbers::new(seed);

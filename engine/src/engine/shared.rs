@@ -1,0 +1,145 @@
+//! What the parts of the engine ask of each other: relations, jobs, and how far back everything is needed.
+
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU64, Ordering},
+};
+
+use arrow::datatypes::SchemaRef;
+use millpond_storage::{
+    checkpoint::Checkpointer,
+    collection::{Collection, CollectionKey, CollectionSpec},
+    epoch::Epoch,
+    state_table::{JobStore, JobStoreSpec},
+};
+
+use super::{Relation, Shared};
+use crate::{
+    coordinator::{ClosedEpoch, read::Readable, table::TableHandle},
+    error::Result,
+    graph::OperatorSpec,
+    job::{
+        spec::JobSpec,
+        status::{JobCommand, JobState},
+    },
+    operator::SideOutput,
+    side::SideRow,
+};
+
+impl Shared {
+    /// A relation's collection.
+    pub fn collection(&self, id: u64) -> Option<Arc<Collection>> {
+        self.relations.read().get(&id).map(|relation| relation.readable.collection.clone())
+    }
+
+    /// A relation as readers see it.
+    pub fn readable(&self, id: u64) -> Option<Arc<Readable>> {
+        self.relations.read().get(&id).map(|relation| relation.readable.clone())
+    }
+
+    /// All collections.
+    pub fn collections(&self) -> Vec<Arc<Collection>> {
+        self.relations.read().values().map(|relation| relation.readable.collection.clone()).collect()
+    }
+
+    /// The epoch up to which no table and no job needs the log any more.
+    pub fn needed_from(&self) -> Epoch {
+        if !self.parked.lock().is_empty() {
+            return Epoch(0);
+        }
+        let jobs: Vec<Epoch> = self.jobs.read().values().map(|job| job.resumes_at()).collect();
+        jobs.into_iter().chain([self.coordinator.tables_durable()]).min().unwrap_or_default()
+    }
+
+    /// Jobs that do not run give up what is kept for them.
+    pub fn let_go(&self) {
+        self.parked.lock().clear();
+        for job in self.jobs.read().values().filter(|job| job.state() == JobState::Failed && job.resumes_at() < Epoch(u64::MAX)) {
+            // A driver that has ended keeps nothing.
+            let _ = job.commands.send(JobCommand::LetGo);
+        }
+    }
+
+    /// The epoch at which a finished job ended; `None` for tables and for jobs that go on.
+    pub fn job_finished_at(&self, id: u64) -> Option<Epoch> {
+        let job = self.jobs.read().get(&id).cloned()?;
+        (job.state() == JobState::Finished).then(|| job.sealed())
+    }
+
+    /// Where a job's operators put late and failed rows.
+    pub fn side_output(self: &Arc<Self>, job: u64) -> Arc<dyn SideOutput> {
+        Arc::new(JobSide { shared: Arc::downgrade(self), job })
+    }
+
+    /// The checkpoints of one attempt of a job.
+    pub fn checkpointer(&self, job: u64, fingerprint: u64) -> Arc<Checkpointer> {
+        Arc::new(Checkpointer::new(self.config.objects.clone(), job, self.term, fingerprint))
+    }
+
+    /// A fresh state store for one attempt of a job.
+    pub fn open_job_store(&self, spec: &JobSpec) -> Result<Arc<JobStore>> {
+        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
+        let directory = self.config.data_dir.join("scratch").join(format!("job-{}-{attempt}", spec.id));
+        let backend = spec.options.state_backend;
+        Ok(JobStore::open(JobStoreSpec { directory, backend, budget: self.memory.clone(), shared: self.rocks.clone() })?)
+    }
+
+    pub(super) fn open_collection(&self, id: u64, schema: SchemaRef, key: CollectionKey, durable_deltas: bool) -> Result<Arc<Collection>> {
+        let directory = self.config.data_dir.join("collections").join(id.to_string());
+        let spec = CollectionSpec { id, schema, key, directory, durable_deltas };
+        Ok(Collection::open(spec, &self.memory, self.rocks.clone())?)
+    }
+
+    /// The collection of a job. One that was never published belongs to a creation that a crash cut short: it starts anew.
+    pub(super) fn open_job_collection(&self, spec: &JobSpec, wanted: &CollectionSpec) -> Result<Arc<Collection>> {
+        let open = || self.open_collection(wanted.id, wanted.schema.clone(), wanted.key.clone(), true);
+        let mut collection = open()?;
+        if !collection.published() && collection.upper() > Epoch(0) {
+            collection.destroy()?;
+            collection = open()?;
+        }
+        let mut tables = Vec::new();
+        for node in spec.graph.fragments.iter().flat_map(|fragment| &fragment.nodes) {
+            if let OperatorSpec::CollectionScan { collection: upstream, .. } = &node.spec
+                && let Some(upstream) = self.readable(*upstream)
+            {
+                tables.extend(upstream.tables.iter().cloned());
+            }
+        }
+        tables.sort_by_key(|table| table.id);
+        tables.dedup_by_key(|table| table.id);
+        self.add_relation(wanted.id, spec.name.clone(), collection.clone(), tables);
+        Ok(collection)
+    }
+
+    pub(super) fn add_relation(&self, id: u64, name: String, collection: Arc<Collection>, tables: Vec<Arc<TableHandle>>) {
+        // After a restart a default read waits for what the log had closed: a client may have seen it.
+        let last_read = AtomicU64::new(self.coordinator.closed().epoch.0);
+        let readable = Arc::new(Readable { id, name, collection, tables, last_read });
+        self.relations.write().insert(id, Relation { readable });
+    }
+
+    /// The newest closed epoch.
+    pub fn closed(&self) -> ClosedEpoch {
+        self.coordinator.closed()
+    }
+}
+
+struct JobSide {
+    shared: Weak<Shared>,
+    job: u64,
+}
+
+impl SideOutput for JobSide {
+    fn late_row(&self, operator: &str, row_text: String, reason: String) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.late.push(SideRow::new(self.job, operator, shared.coordinator.open_epoch(), row_text, reason));
+        }
+    }
+
+    fn bad_row(&self, operator: &str, row_text: String, reason: String) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.bad.push(SideRow::new(self.job, operator, shared.coordinator.open_epoch(), row_text, reason));
+        }
+    }
+}

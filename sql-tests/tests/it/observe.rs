@@ -1,0 +1,133 @@
+//! What an operator sees of jobs, sources and failures: system relations, metrics, notices.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use millpond_sql_tests::{TestServer, WireClient, query};
+
+/// Something that happens soon takes longer than this only if it never happens.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs a query until its rows are as wanted.
+fn await_rows(client: &mut WireClient, sql: &str, wanted: &[&str]) {
+    let started = Instant::now();
+    loop {
+        let rows = client.rows(sql).expect("rows");
+        if rows == wanted {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "{sql}: {rows:?}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn metrics_show_jobs_epochs_checkpoints_and_sources() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.query("CREATE SOURCE s (a bigint) WITH (connector = 'datagen', rows = '500', rows_per_second = '0')").expect("a source");
+    client.query("CREATE MATERIALIZED VIEW v AS SELECT a % 10 AS k, count(*) AS n FROM s GROUP BY 1").expect("a view");
+    assert_eq!(client.rows("SELECT sum(n) FROM v").expect("rows"), ["500"]);
+    let mut socket = TcpStream::connect(server.http_address().expect("on")).expect("a connection");
+    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut metrics = String::new();
+    socket.read_to_string(&mut metrics).expect("an answer");
+    let value = |name: &str| {
+        let line = metrics.lines().find(|line| line.starts_with(&format!("millpond_{name}")));
+        let line = line.unwrap_or_else(|| panic!("no {name}: {metrics}"));
+        line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).expect("a number")
+    };
+    assert!(value("epoch ") > 0.0 && value("epoch_log_bytes") > 0.0 && value("memory_limit_bytes") > 0.0);
+    assert_eq!((value("epoch_log_full"), value("bad_rows_total")), (0.0, 0.0));
+    assert_eq!(value("job_rows_total{job=\"v\""), 500.0);
+    assert!(value("job_epoch{job=\"v\"") > 0.0 && value("checkpoint_epoch{job=\"v\"") > 0.0);
+    assert_eq!((value("source_rows_total{source=\"s\""), value("source_splits{source=\"s\"")), (500.0, 1.0));
+}
+
+#[test]
+fn system_relations_tell_how_far_jobs_and_sources_are() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.query("CREATE SOURCE s (a bigint) WITH (connector = 'datagen', rows = '500', rows_per_second = '0')").expect("a source");
+    client.query("CREATE TABLE t (a bigint PRIMARY KEY)").expect("a table");
+    client.query("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM s").expect("a view");
+    client.query("CREATE MATERIALIZED VIEW w AS SELECT count(*) AS n FROM t").expect("a view");
+    client.query("INSERT INTO t SELECT * FROM generate_series(1, 10)").expect("rows");
+    assert_eq!(client.rows("SELECT n FROM w").expect("rows"), ["10"]);
+    // A job over what has ended ends, and its view stays.
+    await_rows(
+        &mut client,
+        "SELECT name, kind, state FROM millpond.jobs ORDER BY name",
+        &["t table running", "v view finished", "w view running"],
+    );
+    assert_eq!(client.rows("SELECT n FROM v").expect("rows"), ["500"]);
+    await_rows(&mut client, "SELECT lag_ms, restarts, error, rows FROM millpond.jobs WHERE name = 'w'", &["0 0 NULL 10"]);
+    assert_eq!(client.query("SHOW JOBS").expect("jobs").rows.len(), 3);
+    let sources = "SELECT source, split_offset, bounded, finished, rows FROM millpond.sources";
+    assert_eq!(client.rows(sources).expect("rows"), ["s 500 t t 500"]);
+    let checkpoints =
+        "SELECT job, bool_and(epoch > 0 AND duration_ms > 0 AND error IS NULL) FROM millpond.checkpoints WHERE job = 'v' GROUP BY 1";
+    assert_eq!(client.rows(checkpoints).expect("rows"), ["v t"]);
+}
+
+#[test]
+fn a_row_that_an_expression_cannot_take_is_put_aside() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.query("CREATE TABLE t (a int, b int)").expect("a table");
+    client.query("CREATE MATERIALIZED VIEW v AS SELECT a, 100 / b AS q FROM t").expect("a view");
+    client.query("INSERT INTO t VALUES (1, 2), (2, 0), (3, 4)").expect("rows");
+    assert_eq!(client.rows("SELECT a, q FROM v ORDER BY a").expect("rows"), ["1 50", "3 25"]);
+    assert_eq!(client.rows("SELECT job, reason, row_text FROM millpond.bad_rows").expect("rows"), ["v division by zero 2 0"]);
+    client.query("DELETE FROM t WHERE b = 0").expect("deleted");
+    assert_eq!(client.rows("SELECT a, q FROM v ORDER BY a").expect("rows"), ["1 50", "3 25"]);
+}
+
+#[test]
+fn a_job_that_fails_says_why_and_for_which_group() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.query("CREATE TABLE t (k int, x double precision)").expect("a table");
+    client.query("CREATE MATERIALIZED VIEW v AS SELECT k, sum(x) AS s FROM t GROUP BY k").expect("a view");
+    client.query("INSERT INTO t VALUES (1, 1)").expect("a row");
+    assert_eq!(client.rows("SELECT * FROM v").expect("rows"), ["1 1"]);
+    client.query("INSERT INTO t VALUES (7, 1.7e308), (7, 1.7e308)").expect("rows");
+    let why = "value out of range: overflow (aggregate of group 7)";
+    await_rows(&mut client, "SELECT state, error FROM millpond.jobs WHERE name = 'v'", &[&format!("failed {why}")]);
+    // A read that needs what the job did not get to does not wait for it; what was is still there.
+    let started = Instant::now();
+    let error = client.query("SELECT * FROM v").expect_err("failed");
+    assert_eq!(error.sqlstate(), "55000");
+    assert!(error.to_string().contains(why) && started.elapsed() < Duration::from_secs(5), "{error}");
+    client.query("SET read_freshness = 'any'").expect("set");
+    assert_eq!(client.rows("SELECT * FROM v").expect("rows"), ["1 1"]);
+    let error = client.query("CREATE MATERIALIZED VIEW w AS SELECT k, sum(x) AS s FROM t GROUP BY k").expect_err("fails at once");
+    assert_eq!(error.sqlstate(), "22003");
+    assert_eq!(client.rows("SELECT count(*) FROM millpond.jobs WHERE name = 'w'").expect("rows"), ["0"]);
+    client.query("DROP MATERIALIZED VIEW v").expect("dropped");
+}
+
+#[test]
+fn a_create_that_takes_long_tells_how_far_it_is_and_can_be_cancelled() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.query("CREATE TABLE t (a bigint)").expect("a table");
+    client.query("INSERT INTO t SELECT * FROM generate_series(1, 20000)").expect("rows");
+    client.query("CREATE SOURCE bids WITH (connector = 'nexmark', table = 'bid', events = '1000000000')").expect("a source");
+    let view = "CREATE MATERIALIZED VIEW v AS SELECT b.auction, count(*) AS n FROM bids b JOIN t ON t.a = b.auction GROUP BY 1";
+    client.send(&query(view)).expect("sent");
+    // The first message is the notice of progress.
+    let notice = client.receive_any().expect("a message");
+    assert_eq!(notice.kind, b'N');
+    let text = notice.fields().into_iter().find(|(code, _)| *code == 'M').map(|(_, text)| text).expect("a text");
+    assert!(text.starts_with("materialized view \"v\": ") && text.contains("rows read"), "{text}");
+    let started = Instant::now();
+    client.cancel().expect("sent");
+    assert_eq!(client.until_ready().expect_err("cancelled").sqlstate(), "57014");
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert_eq!(client.rows("SELECT count(*) FROM millpond.jobs WHERE name = 'v'").expect("rows"), ["0"]);
+    client.query("CREATE TABLE v (a int)").expect("the name is free");
+}
