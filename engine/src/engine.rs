@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use arrow::datatypes::SchemaRef;
 use millpond_storage::{
     collection::{Collection, CollectionKey, Hold},
     env::Clock,

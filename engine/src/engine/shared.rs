@@ -1,7 +1,7 @@
 //! What the parts of the engine ask of each other: relations, jobs, and how far back everything is needed.
 
 use std::sync::{
-    Arc, Weak,
+    Arc,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -23,7 +23,7 @@ use crate::{
         status::{JobCommand, JobState},
     },
     operator::SideOutput,
-    side::SideRow,
+    side::JobSide,
 };
 
 impl Shared {
@@ -40,6 +40,15 @@ impl Shared {
     /// All collections.
     pub fn collections(&self) -> Vec<Arc<Collection>> {
         self.relations.read().values().map(|relation| relation.readable.collection.clone()).collect()
+    }
+
+    /// Deletes a job's checkpoints.
+    pub async fn forget_checkpoints(&self, job: u64) -> Result<()> {
+        let objects = &self.config.objects;
+        for name in objects.list(&format!("jobs/{job}/")).await? {
+            objects.delete(&name.name).await?;
+        }
+        Ok(())
     }
 
     /// The epoch up to which no table and no job needs the log any more.
@@ -122,24 +131,5 @@ impl Shared {
     /// The newest closed epoch.
     pub fn closed(&self) -> ClosedEpoch {
         self.coordinator.closed()
-    }
-}
-
-struct JobSide {
-    shared: Weak<Shared>,
-    job: u64,
-}
-
-impl SideOutput for JobSide {
-    fn late_row(&self, operator: &str, row_text: String, reason: String) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.late.push(SideRow::new(self.job, operator, shared.coordinator.open_epoch(), row_text, reason));
-        }
-    }
-
-    fn bad_row(&self, operator: &str, row_text: String, reason: String) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.bad.push(SideRow::new(self.job, operator, shared.coordinator.open_epoch(), row_text, reason));
-        }
     }
 }
