@@ -144,7 +144,7 @@ fn all_values_of_few_groups() {
     bench.fill(0, ROWS / 2);
     assert_eq!(bench.harness.emitted(), 10);
     let count = (ROWS / 2 - 4 + 9) / 10;
-    assert_eq!(bench.changes(0, &[(4, Op::Delete), (14, Op::Delete), (24, Op::Insert)]), format!("+ 4 24 {}\n- 4 4 {count}", count - 2));
+    assert_eq!(bench.changes(0, &[(4, Op::Delete), (14, Op::Delete), (24, Op::Insert)]), format!("- 4 4 {count}\n+ 4 24 {}", count - 2));
     bench.check_memory();
 }
 
