@@ -19,7 +19,6 @@ use millpond_storage::{
     object::ObjectStorage,
     rocks::RocksShared,
     signed_batch::SignedBatch,
-    state_store::StateBackend,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::{runtime::Handle, sync::mpsc};
@@ -393,21 +392,5 @@ fn not_ready(job: &JobHandle) -> EngineError {
         sqlstate: "55000",
         message: format!("materialized view \"{}\" is not populated yet ({read} of about {expected} rows read)", job.name),
         hint: Some("See millpond.backfills for progress.".into()),
-    }
-}
-
-/// Which backend a name stands for.
-///
-/// # Errors
-/// 22023 for an unknown name.
-pub fn state_backend(name: &str) -> Result<StateBackend> {
-    match name {
-        "rocksdb" => Ok(StateBackend::RocksDb),
-        "memory" => Ok(StateBackend::Memory),
-        other => Err(EngineError::User {
-            sqlstate: "22023",
-            message: format!("invalid value for parameter \"state_backend\": \"{other}\""),
-            hint: Some("Available values: rocksdb, memory.".into()),
-        }),
     }
 }
