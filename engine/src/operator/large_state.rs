@@ -109,9 +109,9 @@ impl Bench {
         text.lines().map(|line| line.split(' ').map(short).collect::<Vec<_>>().join(" ")).collect::<Vec<_>>().join("\n")
     }
 
-    /// The budget was kept but for what one chunk needs.
+    /// The budget was kept but for what a chunk touches, which an operator and each of its tables keep in any case.
     fn check_memory(&self) {
-        assert!(self.most < 2 * BUDGET, "{} bytes were taken from a budget of {BUDGET}", self.most);
+        assert!(self.most < 3 * BUDGET, "{} bytes were taken from a budget of {BUDGET}", self.most);
     }
 }
 

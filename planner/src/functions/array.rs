@@ -19,7 +19,7 @@ use arrow::{
 };
 
 /// Longest array that a function makes.
-pub(super) const MAX_ELEMENTS: i64 = 1 << 27;
+const MAX_ELEMENTS: i64 = 1 << 27;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::kernel("||(anycompatiblearray, anycompatiblearray) anycompatiblearray", Traits::NULLS, concatenate).named("array_cat"),

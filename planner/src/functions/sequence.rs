@@ -16,7 +16,6 @@ use datafusion::logical_expr::{
 use sqlparser::tokenizer::Span;
 
 use super::{
-    array::MAX_ELEMENTS,
     datetime,
     decimal::Decimal,
     interval::{parts, total_micros},
@@ -108,8 +107,12 @@ pub(super) fn expand(binder: &Binder<'_>, name: &str, values: Vec<Typed>) -> Res
     rows_of(binder.call(name, values, Span::empty())?)
 }
 
+/// Values that one call gives at most, over all its rows: they are made as a whole.
+const MAX_SERIES: usize = 1 << 25;
+
 fn too_many() -> PlanError {
-    PlanError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("a series may have at most {MAX_ELEMENTS} values"))
+    PlanError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("a series may have at most {MAX_SERIES} values"))
+        .with_hint("Make it in pieces, or read rows from a datagen source.")
 }
 
 fn zero_step() -> PlanError {
@@ -142,14 +145,13 @@ where
             return Err(zero_step());
         }
         let (mut value, end): (i64, i64) = (start.into(), end.into());
-        let mut count = 0;
+        let count = (i128::from(end) - i128::from(value)) / i128::from(step) + 1;
+        if count > MAX_SERIES as i128 - builder.values().len() as i128 {
+            return Err(too_many());
+        }
         while if step > 0 { value <= end } else { value >= end } {
             let Ok(native) = T::Native::try_from(value) else { break };
             builder.values().append_value(native);
-            count += 1;
-            if count > MAX_ELEMENTS {
-                return Err(too_many());
-            }
             let Some(next) = value.checked_add(step) else { break };
             value = next;
         }
@@ -172,12 +174,10 @@ fn numerics(call: &Call<'_>) -> Result<ArrayRef> {
         if step.is_zero() {
             return Err(zero_step());
         }
-        let mut count = 0;
         while if step.is_negative() { value.compare(end).is_ge() } else { value.compare(end).is_le() } {
             builder.values().append_value(value.rescale(i32::from(crate::types::NUMERIC_FREE_SCALE))?.unscaled);
             value = value.add(step)?;
-            count += 1;
-            if count > MAX_ELEMENTS {
+            if builder.values().len() > MAX_SERIES {
                 return Err(too_many());
             }
         }
@@ -199,15 +199,13 @@ fn moments(call: &Call<'_>, zone: Option<&crate::pg_text::Zone>) -> Result<Array
         if direction == 0 || parts(step) == (0, 0, 0) {
             return Err(zero_step());
         }
-        let mut count = 0;
         while datetime::is_finite(value) && if direction > 0 { value <= end } else { value >= end } {
             builder.values().append_value(value);
             value = match zone {
                 Some(zone) => datetime::add_to_timestamptz(value, step, 1, zone)?,
                 None => datetime::add_to_timestamp(value, step, 1)?,
             };
-            count += 1;
-            if count > MAX_ELEMENTS {
+            if builder.values().len() > MAX_SERIES {
                 return Err(too_many());
             }
         }
