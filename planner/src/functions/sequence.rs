@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{ArrayRef, ListBuilder, PrimitiveBuilder},
+    array::{ArrayBuilder, ArrayRef, ListBuilder, PrimitiveBuilder},
     datatypes::{
         ArrowPrimitiveType, DataType, Field, Float64Type, Int32Type, Int64Type, IntervalMonthDayNanoType, TimestampMicrosecondType,
     },
