@@ -32,6 +32,10 @@ pub(super) fn mark(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                     continue;
                 }
             }
+            // What is read a second time, as a part of a statement, has its marks.
+            word if is_word(word, "MATCH_CONDITION") => {
+                open.pop_if(|open| open.depth == depth);
+            }
             word if is_word(word, "ON") => {
                 if let Some(Open { keeps_unmatched, .. }) = open.pop_if(|open| open.depth == depth) {
                     let condition = if keeps_unmatched { "TRUE" } else { "FALSE" };

@@ -279,17 +279,21 @@ impl Grammar<'_> {
         })
     }
 
-    /// `FORMAT PLAIN ENCODE CSV (delimiter = ';')` as the options `envelope = plain`, `format = csv`, `delimiter = ;`.
+    /// `FORMAT PLAIN ENCODE CSV (delimiter = ';')` as the options `format = csv`, `delimiter = ;`.
     pub(super) fn format_clause(&mut self, options: &mut Vec<WithOption>) -> Result<()> {
         if !self.peeks("FORMAT") {
             return Ok(());
         }
-        for (word, key) in [("FORMAT", "envelope"), ("ENCODE", "format")] {
-            let span = self.parser.peek_token_ref().span;
-            self.expect_word(word)?;
-            let value = self.identifier()?.value.to_lowercase();
-            add_option(options, WithOption { key: key.to_owned(), value, span })?;
+        self.expect_word("FORMAT")?;
+        let envelope = self.identifier()?;
+        if !envelope.value.eq_ignore_ascii_case("plain") {
+            let message = format!("FORMAT {} is not supported", envelope.value.to_uppercase());
+            return Err(PlanError::unsupported(message).with_hint("Use FORMAT PLAIN.").at(envelope.span));
         }
+        let span = self.parser.peek_token_ref().span;
+        self.expect_word("ENCODE")?;
+        let value = self.identifier()?.value.to_lowercase();
+        add_option(options, WithOption { key: "format".to_owned(), value, span })?;
         if self.parser.peek_token_ref().token == Token::LParen {
             self.parenthesized_options(options)?;
         }

@@ -107,7 +107,7 @@ pub struct CreateSource {
     pub if_not_exists: bool,
     /// Columns; none if they are to be inferred.
     pub elements: TableElements,
-    /// WITH (..), and FORMAT .. ENCODE .. (..) turned into the keys `envelope` and `format` and the encoder's own.
+    /// WITH (..), and FORMAT .. ENCODE .. (..) turned into the key `format` and the encoder's own.
     pub options: Vec<WithOption>,
 }
 
