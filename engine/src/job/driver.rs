@@ -284,6 +284,7 @@ impl Driver {
         if epoch <= attempt.injected {
             return Ok(());
         }
+        let Some(epoch) = attempt.inputs.boundary_from(epoch, reachable) else { return Ok(()) };
         let ends = attempt.inputs_end_at(epoch, &self.shared);
         let changed = backfilling
             || ends

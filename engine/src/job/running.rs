@@ -55,6 +55,23 @@ pub struct JobInputs {
     pub scans: BTreeMap<usize, Option<u64>>,
 }
 
+impl JobInputs {
+    /// The first epoch from `epoch` on at which every collection is known one by one, if it is `reachable`. A view that catches up takes epochs
+    /// together, and what it has sealed so stays so after a restart.
+    pub(super) fn boundary_from(&self, mut epoch: Epoch, reachable: Epoch) -> Option<Epoch> {
+        loop {
+            let next = self.collections.values().map(|collection| collection.boundary_from(epoch)).max().unwrap_or(epoch);
+            if next > reachable {
+                return None;
+            }
+            if next == epoch {
+                return Some(epoch);
+            }
+            epoch = next;
+        }
+    }
+}
+
 /// A running attempt. Dropping it stops everything.
 pub struct Running {
     /// Subtasks and readers; an error or a panic of any ends the attempt.

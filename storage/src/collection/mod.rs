@@ -223,6 +223,13 @@ impl Collection {
         state.published_at.is_some_and(|published| published <= epoch) && state.check_readable(self.id, epoch).is_ok()
     }
 
+    /// The first epoch from `epoch` on that does not lie strictly inside a delta over several.
+    pub fn boundary_from(&self, epoch: Epoch) -> Epoch {
+        let state = self.state.read();
+        let covering = state.retained.partition_point(|delta| delta.to <= epoch);
+        state.retained.get(covering).filter(|delta| delta.hides(epoch)).map_or(epoch, |delta| delta.to)
+    }
+
     /// The event-time watermark that holds at `epoch`: column and microseconds.
     pub fn watermark_us(&self, epoch: Epoch) -> Option<(usize, i64)> {
         let state = self.state.read();

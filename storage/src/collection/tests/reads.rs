@@ -184,6 +184,20 @@ fn changes_of_an_epoch_are_netted() {
 }
 
 #[test]
+fn a_delta_over_several_epochs_hides_those_inside() {
+    let place = Place::new(64 << 20);
+    let collection = place.open(unique());
+    collection.seal(Epoch(3), vec![signed(&[(row(1, "x", 1.0), 1)])], None).unwrap();
+    collection.seal(Epoch(6), vec![signed(&[(row(2, "x", 1.0), 1)])], None).unwrap();
+    collection.advance(Epoch(8));
+    drop(collection);
+    let collection = place.open(unique());
+    collection.advance(Epoch(8));
+    assert_eq!([3, 4, 5, 6, 7, 8].map(|epoch| collection.boundary_from(Epoch(epoch)).0), [3, 6, 6, 6, 7, 8]);
+    assert_eq!([3, 4, 5, 6, 7].map(|epoch| collection.readable_at(Epoch(epoch))), [true, false, false, true, true]);
+}
+
+#[test]
 fn publishing_is_durable_and_hides_what_is_before() {
     let place = Place::new(64 << 20);
     let collection = place.open(unique());
