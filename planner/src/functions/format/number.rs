@@ -15,12 +15,10 @@ use super::{
 };
 use crate::error::{PlanError, Result, sqlstate};
 
-/// Roman digits of thousands, hundreds, tens and ones.
-const ROMAN: [[&str; 10]; 3] = [
-    ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX"],
-    ["", "X", "XX", "XXX", "XL", "L", "LX", "LXX", "LXXX", "XC"],
-    ["", "C", "CC", "CCC", "CD", "D", "DC", "DCC", "DCCC", "CM"],
-];
+/// The Roman signs for one, five and ten of the ones, the tens and the hundreds.
+const ROMAN: [[char; 3]; 3] = [['I', 'V', 'X'], ['X', 'L', 'C'], ['C', 'D', 'M']];
+/// Which of a place's signs write a digit.
+const ROMAN_DIGITS: [&[usize]; 10] = [&[], &[0], &[0, 0], &[0, 0, 0], &[0, 1], &[1], &[1, 0], &[1, 0, 0], &[1, 0, 0, 0], &[0, 2]];
 /// Characters that a Roman number takes.
 const ROMAN_WIDTH: usize = 15;
 
@@ -136,7 +134,7 @@ fn roman(pattern: &Pattern, negative: bool, digits: Option<&str>, large: bool) -
     let Some(number) = number.filter(|_| !negative) else { return "#".repeat(ROMAN_WIDTH) };
     let mut text = "M".repeat(number / 1_000);
     for (place, power) in [(2, 100), (1, 10), (0, 1)] {
-        text.push_str(ROMAN[place][number / power % 10]);
+        text.extend(ROMAN_DIGITS[number / power % 10].iter().map(|sign| ROMAN[place][*sign]));
     }
     let text = if large { text } else { text.to_lowercase() };
     if pattern.fill { text } else { format!("{text:>ROMAN_WIDTH$}") }
