@@ -1,6 +1,6 @@
 //! The engine's errors, by what the caller must do.
 
-use std::error::Error;
+use std::{any::Any, error::Error};
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
@@ -44,6 +44,22 @@ impl EngineError {
     }
 }
 
+/// DataFusion's or Arrow's error out of a box, as one's own; the box if something else is in it.
+pub fn unboxed<E: From<DataFusionError> + From<ArrowError>>(
+    inner: Box<dyn Error + Send + Sync>,
+) -> Result<E, Box<dyn Error + Send + Sync>> {
+    match inner.downcast::<DataFusionError>() {
+        Ok(known) => Ok((*known).into()),
+        Err(other) => other.downcast::<ArrowError>().map(|known| (*known).into()),
+    }
+}
+
+/// What a panic says.
+pub fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_default()
+}
+
 /// An error of the code inside of an expression, which knows its SQLSTATE. Such code is written above the engine and reports its own errors
 /// through DataFusion, in this box, so that the engine can tell what a row is to blame for, and who gets the error in the end finds it
 /// as it was.
@@ -65,17 +81,9 @@ const INTERNAL_ERROR: &str = "XX000";
 impl EngineError {
     /// An error that crossed DataFusion or Arrow in a box.
     fn from_boxed(inner: Box<dyn Error + Send + Sync>) -> Self {
-        let inner = match inner.downcast::<Self>() {
-            Ok(own) => return *own,
-            Err(other) => other,
-        };
-        let inner = match inner.downcast::<DataFusionError>() {
-            Ok(own) => return (*own).into(),
-            Err(other) => other,
-        };
-        match inner.downcast::<ArrowError>() {
-            Ok(own) => (*own).into(),
-            Err(other) => Self::from_source(&*other),
+        match inner.downcast::<Self>() {
+            Ok(own) => *own,
+            Err(other) => unboxed(other).unwrap_or_else(|other| Self::from_source(&*other)),
         }
     }
 

@@ -7,7 +7,7 @@ use std::error::Error;
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
-use millpond_engine::error::EvaluationError;
+use millpond_engine::error::{EvaluationError, unboxed};
 use sqlparser::tokenizer::{Location, Span};
 
 /// Result of the planner.
@@ -263,17 +263,9 @@ impl PlanError {
             Ok(own) => own.inner,
             Err(other) => other,
         };
-        let inner = match inner.downcast::<Self>() {
-            Ok(own) => return *own,
-            Err(other) => other,
-        };
-        let inner = match inner.downcast::<DataFusionError>() {
-            Ok(own) => return (*own).into(),
-            Err(other) => other,
-        };
-        match inner.downcast::<ArrowError>() {
-            Ok(own) => (*own).into(),
-            Err(other) => Self::internal(other.to_string()),
+        match inner.downcast::<Self>() {
+            Ok(own) => *own,
+            Err(other) => unboxed(other).unwrap_or_else(|other| Self::internal(other.to_string())),
         }
     }
 

@@ -11,6 +11,7 @@ use datafusion::{
     },
 };
 use futures::StreamExt;
+use millpond_engine::error::panic_text;
 use millpond_storage::memory::{MemoryBudget, MemoryHandle};
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -141,10 +142,7 @@ fn cancel_while_waiting(
 
 fn join_error(error: tokio::task::JoinError) -> SqlError {
     match error.try_into_panic() {
-        Ok(panic) => {
-            let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            SqlError::internal(format!("a query panicked: {}", text.unwrap_or_default()))
-        }
+        Ok(panic) => SqlError::internal(format!("a query panicked: {}", panic_text(&*panic))),
         Err(_) => SqlError::new("57P01", "terminating connection due to administrator command"),
     }
 }

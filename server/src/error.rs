@@ -3,7 +3,7 @@
 use std::fmt;
 
 use datafusion::{arrow::error::ArrowError, error::DataFusionError};
-use millpond_engine::error::{EngineError, EvaluationError};
+use millpond_engine::error::{EngineError, EvaluationError, unboxed};
 use millpond_planner::{error::PlanError, pg_text::TextError};
 use millpond_storage::error::StorageError;
 
@@ -243,14 +243,7 @@ fn from_boxed(inner: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
         Ok(own) => return (*own).into(),
         Err(other) => other,
     };
-    let inner = match inner.downcast::<DataFusionError>() {
-        Ok(own) => return (*own).into(),
-        Err(other) => other,
-    };
-    match inner.downcast::<ArrowError>() {
-        Ok(own) => (*own).into(),
-        Err(other) => SqlError::internal(other),
-    }
+    unboxed(inner).unwrap_or_else(SqlError::internal)
 }
 
 /// An error shared by several partitions cannot be taken apart, only looked at.

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use super::exchange::{KIB_IN_FLIGHT, Outcome, Route};
 use crate::{
     chunk::Chunk,
+    error::panic_text,
     exchange::inbox::Sender,
     message::{Barrier, BarrierKind, Message},
 };
@@ -87,10 +88,7 @@ impl Producer {
         match AssertUnwindSafe(self.send_all(rows)).catch_unwind().await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => outcome.fail(error),
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-                outcome.fail(DataFusionError::Internal(format!("a subtask panicked: {}", text.unwrap_or_default())));
-            }
+            Err(panic) => outcome.fail(DataFusionError::Internal(format!("a subtask panicked: {}", panic_text(&*panic)))),
         }
         for consumer in self.consumers.iter().flatten() {
             // One that is gone does not wait for an end.

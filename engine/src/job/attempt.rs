@@ -16,7 +16,7 @@ use super::{
 use crate::{
     coordinator::sources::SourceHandle,
     engine::Shared,
-    error::{EngineError, Result},
+    error::{EngineError, Result, panic_text},
     message::Barrier,
     scan::collection::CollectionPassed,
     task::subtask::SubtaskId,
@@ -119,9 +119,7 @@ pub(super) fn on_task_end(ended: Option<Result<Result<()>, tokio::task::JoinErro
         None | Some(Ok(Ok(()))) => Ok(()),
         Some(Ok(Err(error))) => Err(error),
         Some(Err(join)) if join.is_panic() => {
-            let panic = join.into_panic();
-            let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(EngineError::Internal(format!("a subtask panicked: {}", text.unwrap_or_default())))
+            Err(EngineError::Internal(format!("a subtask panicked: {}", panic_text(&*join.into_panic()))))
         }
         Some(Err(_)) => Err(EngineError::Cancelled),
     }
