@@ -33,18 +33,10 @@ pub(super) const KIB_IN_FLIGHT: u32 = 8 * 1024;
 /// Which consumer gets a row.
 #[derive(Clone, Debug)]
 pub enum Route {
-    /// That of the hash of its keys.
-    Hash {
-        /// Over the producer's columns.
-        keys: Vec<Arc<dyn PhysicalExpr>>,
-        /// How many consumers there are.
-        consumers: usize,
-    },
+    /// That of the hash of these keys, over the producer's columns.
+    Hash(Vec<Arc<dyn PhysicalExpr>>),
     /// Batch by batch in turn.
-    RoundRobin {
-        /// How many consumers there are.
-        consumers: usize,
-    },
+    RoundRobin,
     /// The only one.
     Single,
     /// The one with the producer's number.
@@ -149,7 +141,7 @@ impl Starter {
         }
         let subtasks = Arc::new(subtasks);
         // Rows that were spread by a hash come in small pieces.
-        let target = matches!(self.route, Route::Hash { .. }).then(|| self.context.session_config().batch_size());
+        let target = matches!(self.route, Route::Hash(_)).then(|| self.context.session_config().batch_size());
         Ok(inboxes
             .into_iter()
             .map(|(inbox, room)| Some(Receiver::new(inbox, channels, room, outcome.clone(), subtasks.clone(), self.input.schema(), target)))
@@ -161,14 +153,14 @@ impl DisplayAs for ExchangeExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Exchange: ")?;
         match &self.route {
-            Route::Hash { keys, .. } => {
+            Route::Hash(keys) => {
                 f.write_str("hash(")?;
                 for (place, key) in keys.iter().enumerate() {
                     write!(f, "{}{key}", if place > 0 { ", " } else { "" })?;
                 }
                 f.write_str(")")?;
             }
-            Route::RoundRobin { .. } => f.write_str("round-robin")?,
+            Route::RoundRobin => f.write_str("round-robin")?,
             Route::Single => f.write_str("single")?,
             Route::Forward => f.write_str("forward")?,
         }
@@ -190,7 +182,7 @@ impl ExecutionPlan for ExchangeExec {
     }
 
     fn apply_expressions(&self, visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>) -> Result<TreeNodeRecursion> {
-        if let Route::Hash { keys, .. } = &self.route {
+        if let Route::Hash(keys) = &self.route {
             for key in keys {
                 if visit(key)? == TreeNodeRecursion::Stop {
                     return Ok(TreeNodeRecursion::Stop);

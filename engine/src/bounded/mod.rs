@@ -45,8 +45,8 @@ fn exchange_for(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executio
             return Ok(None);
         }
         let route = match repartition.partitioning() {
-            Partitioning::Hash(keys, consumers) => Route::Hash { keys: keys.clone(), consumers: *consumers },
-            Partitioning::RoundRobinBatch(consumers) => Route::RoundRobin { consumers: *consumers },
+            Partitioning::Hash(keys, _) => Route::Hash(keys.clone()),
+            Partitioning::RoundRobinBatch(_) => Route::RoundRobin,
             Partitioning::UnknownPartitioning(_) | Partitioning::Range(_) => return Ok(None),
         };
         return Ok(Some(Arc::new(ExchangeExec::new(repartition.input().clone(), route, node.properties().clone()))));

@@ -72,11 +72,10 @@ impl Producer {
     ) -> Result<Self> {
         let time = metrics.elapsed_compute().clone();
         let way = match route {
-            Route::Hash { keys, consumers } => {
-                Way::Partitioner(Box::new(BatchPartitioner::new_hash_partitioner(keys.clone(), *consumers, time)?))
-            }
-            Route::RoundRobin { consumers } => {
-                Way::Partitioner(Box::new(BatchPartitioner::new_round_robin_partitioner(*consumers, time, partition, producers)))
+            Route::Hash(keys) => Way::Partitioner(Box::new(BatchPartitioner::new_hash_partitioner(keys.clone(), consumers.len(), time)?)),
+            Route::RoundRobin => {
+                let partitioner = BatchPartitioner::new_round_robin_partitioner(consumers.len(), time, partition, producers);
+                Way::Partitioner(Box::new(partitioner))
             }
             Route::Single | Route::Forward => Way::First,
         };

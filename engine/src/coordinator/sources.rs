@@ -215,8 +215,6 @@ impl SourceHandle {
     pub fn record(&self, epoch: Epoch, binding: &Binding) -> Result<()> {
         let bound = decode_binding(binding)?;
         self.history.write().splits.entry(binding.split.clone()).or_default().push((epoch, bound));
-        let mut gates = self.gates.lock();
-        gates.closed = gates.closed.max(epoch);
         Ok(())
     }
 
@@ -299,9 +297,6 @@ impl SourceHandle {
         history.splits = snapshot.splits().map(|(split, bound)| (split.clone(), vec![bound])).collect();
         history.watermarks = snapshot.watermark().into_iter().collect();
         history.known_from = epoch;
-        let newest = snapshot.splits().map(|(_, (epoch, _))| epoch).max().unwrap_or_default();
-        let mut gates = self.gates.lock();
-        gates.closed = gates.closed.max(newest);
     }
 
     /// Splits with where they stand, for `millpond.sources`.
