@@ -348,29 +348,6 @@ pub(super) fn settings_of(text: &TextSettings) -> QuerySettings {
 
 /// The settings of a stored query.
 fn text_settings_of(settings: &QuerySettings, now: &TextSettings) -> TextSettings {
-    let words: Vec<String> = settings.date_style.split(',').map(|word| word.trim().to_uppercase()).collect();
-    let has = |word: &str| words.iter().any(|other| other == word);
-    TextSettings {
-        time_zone: Zone::parse(&settings.time_zone).unwrap_or_else(Zone::utc),
-        date_style: match () {
-            () if has("SQL") => DateStyle::Sql,
-            () if has("POSTGRES") => DateStyle::Postgres,
-            () if has("GERMAN") => DateStyle::German,
-            () => DateStyle::Iso,
-        },
-        date_order: match () {
-            () if has("YMD") => DateOrder::Ymd,
-            () if has("DMY") => DateOrder::Dmy,
-            () => DateOrder::Mdy,
-        },
-        interval_style: match settings.interval_style.as_str() {
-            "postgres_verbose" => IntervalStyle::PostgresVerbose,
-            "sql_standard" => IntervalStyle::SqlStandard,
-            "iso_8601" => IntervalStyle::Iso8601,
-            _ => IntervalStyle::Postgres,
-        },
-        bytea_output: if settings.bytea_output == "escape" { ByteaOutput::Escape } else { ByteaOutput::Hex },
-        extra_float_digits: settings.extra_float_digits,
-        now_us: now.now_us,
-    }
+    let zone = Zone::parse(&settings.time_zone).unwrap_or_else(Zone::utc);
+    TextSettings { now_us: now.now_us, ..settings.text_in(zone) }
 }

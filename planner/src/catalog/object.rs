@@ -7,7 +7,11 @@ use std::{
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
-use crate::{parse::statement::ObjectKind, types::SqlType};
+use crate::{
+    parse::statement::ObjectKind,
+    pg_text::{ByteaOutput, DateOrder, DateStyle, IntervalStyle, TextSettings, Zone},
+    types::SqlType,
+};
 
 /// A named object.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,6 +156,37 @@ pub struct QuerySettings {
     pub bytea_output: String,
     /// extra_float_digits.
     pub extra_float_digits: i32,
+}
+
+impl QuerySettings {
+    /// What they say about the text form of values, in a time zone.
+    pub fn text_in(&self, time_zone: Zone) -> TextSettings {
+        let words: Vec<String> = self.date_style.split(',').map(|word| word.trim().to_uppercase()).collect();
+        let has = |word: &str| words.iter().any(|other| other == word);
+        TextSettings {
+            time_zone,
+            date_style: match () {
+                () if has("SQL") => DateStyle::Sql,
+                () if has("POSTGRES") => DateStyle::Postgres,
+                () if has("GERMAN") => DateStyle::German,
+                () => DateStyle::Iso,
+            },
+            date_order: match () {
+                () if has("YMD") => DateOrder::Ymd,
+                () if has("DMY") => DateOrder::Dmy,
+                () => DateOrder::Mdy,
+            },
+            interval_style: match self.interval_style.as_str() {
+                "postgres_verbose" => IntervalStyle::PostgresVerbose,
+                "sql_standard" => IntervalStyle::SqlStandard,
+                "iso_8601" => IntervalStyle::Iso8601,
+                _ => IntervalStyle::Postgres,
+            },
+            bytea_output: if self.bytea_output == "escape" { ByteaOutput::Escape } else { ByteaOutput::Hex },
+            extra_float_digits: self.extra_float_digits,
+            now_us: None,
+        }
+    }
 }
 
 impl Default for QuerySettings {

@@ -1,9 +1,6 @@
 //! What a session's settings say about the text form of values.
 
-use millpond_planner::{
-    catalog::object::QuerySettings,
-    pg_text::{ByteaOutput, DateOrder, DateStyle, IntervalStyle, TextSettings},
-};
+use millpond_planner::{catalog::object::QuerySettings, pg_text::TextSettings};
 
 use crate::{
     error::Result,
@@ -34,30 +31,7 @@ pub(crate) fn query_settings(variables: &Variables) -> QuerySettings {
 /// # Errors
 /// 22023 for a time zone that this server does not know.
 pub(crate) fn of_settings(settings: &QuerySettings) -> Result<TextSettings> {
-    let (style, order) = settings.date_style.split_once(", ").unwrap_or((&settings.date_style, "MDY"));
-    Ok(TextSettings {
-        time_zone: time_zone::parse(&settings.time_zone)?,
-        date_style: match style {
-            "SQL" => DateStyle::Sql,
-            "German" => DateStyle::German,
-            "Postgres" => DateStyle::Postgres,
-            _ => DateStyle::Iso,
-        },
-        date_order: match order {
-            "YMD" => DateOrder::Ymd,
-            "DMY" => DateOrder::Dmy,
-            _ => DateOrder::Mdy,
-        },
-        interval_style: match settings.interval_style.as_str() {
-            "postgres_verbose" => IntervalStyle::PostgresVerbose,
-            "sql_standard" => IntervalStyle::SqlStandard,
-            "iso_8601" => IntervalStyle::Iso8601,
-            _ => IntervalStyle::Postgres,
-        },
-        bytea_output: if settings.bytea_output == "escape" { ByteaOutput::Escape } else { ByteaOutput::Hex },
-        extra_float_digits: settings.extra_float_digits,
-        now_us: None,
-    })
+    Ok(settings.text_in(time_zone::parse(&settings.time_zone)?))
 }
 
 impl super::Session {
