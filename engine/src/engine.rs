@@ -5,7 +5,10 @@ mod shared;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64},
+    },
     time::Duration,
 };
 
@@ -33,6 +36,7 @@ use crate::{
     error::{EngineError, Result},
     job::{
         driver::Driver,
+        recovery::RecoveryStatus,
         running::JobInputs,
         sink_driver,
         spec::JobSpec,
@@ -202,6 +206,9 @@ impl Engine {
             self.shared.runtime.spawn(sink);
         }
         let driver = Driver {
+            log_age_us: Arc::new(AtomicI64::new(spec.options.log_age_us())),
+            options: spec.options.clone(),
+            skip_bad_rows: Arc::default(),
             spec,
             handle: handle.clone(),
             shared: self.shared.clone(),
@@ -219,6 +226,11 @@ impl Engine {
     pub fn park(&self, id: u64, inputs: impl IntoIterator<Item = u64>) {
         let holds = inputs.into_iter().filter_map(|input| Some(self.shared.collection(input)?.hold_oldest())).collect();
         self.shared.parked.lock().insert(id, holds);
+    }
+
+    /// What was kept by [`Self::park`] need not be kept any more: the job runs.
+    pub fn unpark(&self, id: u64) {
+        self.shared.parked.lock().remove(&id);
     }
 
     /// Stops and forgets an object and deletes what it kept.
@@ -323,6 +335,11 @@ impl Engine {
     /// Rows of `millpond.checkpoints`.
     pub fn checkpoints(&self) -> Vec<CheckpointStatus> {
         self.shared.jobs.read().values().flat_map(|job| job.checkpoints()).collect()
+    }
+
+    /// Rows of `millpond.recoveries`.
+    pub fn recoveries(&self) -> Vec<RecoveryStatus> {
+        self.shared.jobs.read().values().flat_map(|job| job.recoveries()).collect()
     }
 
     /// Late rows: number since start, and the newest.

@@ -1,10 +1,6 @@
 //! From objects of the catalog to what runs in the engine, at creation and after a restart.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use arrow::datatypes::SchemaRef;
 use futures::FutureExt;
@@ -265,6 +261,45 @@ fn job_options(state: &ServerState, options: &BTreeMap<String, String>) -> Resul
     Ok(JobOptions { parallelism, checkpoint_interval, state_backend })
 }
 
+/// The settings of a job after some of an object's options were set or reset.
+///
+/// # Errors
+/// 22023 for a value that means nothing, or a name that is no setting of a job.
+pub(crate) fn changed_options(state: &ServerState, object: &Object, names: &[String]) -> Result<JobOptions> {
+    let changeable = || JOB_OPTIONS.iter().filter(|name| **name != "background");
+    if let Some(unknown) = names.iter().find(|name| changeable().all(|known| known != name)) {
+        let known: Vec<&str> = changeable().copied().collect();
+        return Err(SqlError::new("22023", format!("unrecognized parameter \"{unknown}\""))
+            .with_hint(format!("What can be changed while the job exists: {}.", known.join(", "))));
+    }
+    match &object.body {
+        ObjectBody::MaterializedView(view) => job_options(state, &view.options),
+        ObjectBody::Sink(sink) => job_options(state, &sink.options),
+        _ => Err(SqlError::internal("only views and sinks have jobs")),
+    }
+}
+
+/// Lets the job of a view or sink go on that has failed, or that could not be started with the server.
+///
+/// # Errors
+/// 55000 if it has not failed; why it cannot be started.
+pub(crate) fn resume(state: &ServerState, id: u64, skip: bool) -> Result<()> {
+    if let Some(job) = state.engine.job(id) {
+        return Ok(job.resume(skip)?);
+    }
+    let catalog = state.catalog.snapshot();
+    let object = catalog.get(id).cloned().ok_or_else(|| SqlError::internal("an object that is not in the catalog"))?;
+    if let Some(source) = sources_under(&catalog, &object).into_iter().find(|source| state.engine.source(source.id).is_none()) {
+        return Err(SqlError::new("55000", format!("source \"{}\" could not be opened when the server was started", source.name))
+            .with_hint("What it had read is in the epoch log, which is read at a start: mend the source and start the server again."));
+    }
+    let plan = plan(state, &catalog, &object)?;
+    start(state, &object, plan)?;
+    state.engine.unpark(id);
+    state.jobs.broken.write().remove(&id);
+    Ok(())
+}
+
 /// Checks the options of a materialized view.
 ///
 /// # Errors
@@ -310,21 +345,30 @@ pub(crate) async fn recover(state: &ServerState) -> Result<()> {
     Ok(())
 }
 
-/// The tables and materialized views that a query reads, also through views.
-fn collections_under(catalog: &Catalog, object: &Object) -> BTreeSet<u64> {
+/// The tables, sources and materialized views that a query reads, also through views.
+fn inputs_of<'a>(catalog: &'a Catalog, object: &Object) -> Vec<&'a Arc<Object>> {
     let mut open: Vec<u64> = object.depends_on.iter().copied().collect();
-    let mut found = BTreeSet::new();
+    let mut found = BTreeMap::new();
     while let Some(id) = open.pop() {
         let Some(object) = catalog.get(id) else { continue };
         match &object.body {
             ObjectBody::View(_) => open.extend(object.depends_on.iter().copied()),
-            ObjectBody::Table(_) | ObjectBody::MaterializedView(_) => {
-                found.insert(object.id);
+            ObjectBody::Table(_) | ObjectBody::MaterializedView(_) | ObjectBody::Source(_) => {
+                found.insert(object.id, object);
             }
-            ObjectBody::Schema | ObjectBody::Source(_) | ObjectBody::Sink(_) | ObjectBody::Index(_) => {}
+            ObjectBody::Schema | ObjectBody::Sink(_) | ObjectBody::Index(_) => {}
         }
     }
-    found
+    found.into_values().collect()
+}
+
+fn collections_under(catalog: &Catalog, object: &Object) -> Vec<u64> {
+    let inputs = inputs_of(catalog, object).into_iter().filter(|input| !matches!(input.body, ObjectBody::Source(_)));
+    inputs.map(|input| input.id).collect()
+}
+
+fn sources_under<'a>(catalog: &'a Catalog, object: &Object) -> Vec<&'a Arc<Object>> {
+    inputs_of(catalog, object).into_iter().filter(|input| matches!(input.body, ObjectBody::Source(_))).collect()
 }
 
 fn broken(state: &ServerState, object: &Object, error: &SqlError) {

@@ -122,6 +122,7 @@ pub(crate) async fn act(
         | BoundStatement::CreateAs(_)
         | BoundStatement::Drop(_)
         | BoundStatement::Alter(..)
+        | BoundStatement::AlterJob(_)
         | BoundStatement::Fetch { .. }
         | BoundStatement::Explain(_)
         | BoundStatement::Utility => Err(SqlError::internal("a statement was bound that is acted upon without binding")),

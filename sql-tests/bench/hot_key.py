@@ -35,8 +35,8 @@ def hot_keys(binary: str, rows: int) -> None:
                 changes += session.rowcount
                 session.execute("SELECT count(*) FROM w")
                 session.fetchall()
-                session.execute("INSERT INTO t SELECT g, 1, (g * 7919) % 1000003 FROM generate_series(1::bigint, %s) AS g "
-                                "WHERE (g * 7919) %% 1000003 > 970000 OR (g * 7919) %% 1000003 < 30000", (rows,))
+                session.execute(f"INSERT INTO t SELECT g, 1, (g * 7919) % 1000003 FROM generate_series(1::bigint, {rows}) AS g "
+                                "WHERE (g * 7919) % 1000003 > 970000 OR (g * 7919) % 1000003 < 30000")
                 changes += session.rowcount
                 session.execute("SELECT count(*) FROM w")
                 session.fetchall()

@@ -112,6 +112,11 @@ impl Coordinator {
         })
     }
 
+    /// What tells the time here.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// The newest closed epoch.
     pub fn closed(&self) -> ClosedEpoch {
         *self.closed.borrow()

@@ -10,6 +10,7 @@ use millpond_storage::{
     checkpoint::Checkpointer,
     collection::{Collection, CollectionKey, CollectionSpec},
     epoch::Epoch,
+    state_store::StateBackend,
     state_table::{JobStore, JobStoreSpec},
 };
 
@@ -86,10 +87,9 @@ impl Shared {
     }
 
     /// A fresh state store for one attempt of a job.
-    pub fn open_job_store(&self, spec: &JobSpec) -> Result<Arc<JobStore>> {
+    pub fn open_job_store(&self, job: u64, backend: StateBackend) -> Result<Arc<JobStore>> {
         let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
-        let directory = self.config.data_dir.join("scratch").join(format!("job-{}-{attempt}", spec.id));
-        let backend = spec.options.state_backend;
+        let directory = self.config.data_dir.join("scratch").join(format!("job-{job}-{attempt}"));
         Ok(JobStore::open(JobStoreSpec { directory, backend, budget: self.memory.clone(), shared: self.rocks.clone() })?)
     }
 

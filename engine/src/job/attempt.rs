@@ -3,14 +3,13 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use millpond_storage::{checkpoint::Checkpointer, epoch::Epoch, state_table::TaskCheckpoint};
 
 use super::{
     running::{JobInputs, Running, ScanPositions, StoredSplit},
-    spec::JobSpec,
     status::CheckpointStatus,
 };
 use crate::{
@@ -37,8 +36,22 @@ pub(super) struct Attempt {
     pub(super) last_checkpoint: Instant,
     pub(super) no_checkpoint_before: Instant,
     pub(super) final_injected: bool,
+    pub(super) renewal: Renewal,
     pub(super) ready: bool,
     pub(super) state_bytes: BTreeMap<SubtaskId, usize>,
+}
+
+/// How far the change to another attempt is that new settings need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Renewal {
+    /// None is wanted.
+    None,
+    /// At the next checkpoint.
+    Wanted,
+    /// The checkpoint of this epoch is under way; nothing is read beyond it.
+    Begun(Epoch),
+    /// The checkpoint is complete.
+    Due,
 }
 
 pub(super) struct InFlight {
@@ -62,9 +75,9 @@ impl Attempt {
         !self.backfilling() && epoch >= self.upper_at_start && self.inputs.sources.values().all(|source| read(source))
     }
 
-    pub(super) fn checkpoint_due(&self, epoch: Epoch, spec: &JobSpec) -> bool {
+    pub(super) fn checkpoint_due(&self, epoch: Epoch, interval: Duration) -> bool {
         let first = !self.ready && self.publishable_at(epoch);
-        let due = first || self.checkpoint_wanted || self.last_checkpoint.elapsed() >= spec.options.checkpoint_interval;
+        let due = first || self.checkpoint_wanted || self.last_checkpoint.elapsed() >= interval;
         due && Instant::now() >= self.no_checkpoint_before
             && self.checkpoint_running.is_none()
             && !self.in_flight.iter().any(|flight| flight.barrier.kind.is_checkpoint())

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -15,11 +18,12 @@ use millpond_storage::{
 use tokio::sync::mpsc;
 
 use super::{
-    attempt::{Attempt, InFlight, on_task_end, wait_checkpoint},
+    attempt::{Attempt, InFlight, Renewal, on_task_end, wait_checkpoint},
     failure::{failure, is_final, may_pass},
     inputs::{BARRIERS_IN_FLIGHT, next_epoch},
+    recovery::{RecoveryCause, RecoveryStep},
     running::{JobInputs, Running, ScanPositions, Spawn},
-    spec::JobSpec,
+    spec::{JobOptions, JobSpec},
     status::{CheckpointStatus, JobCommand, JobHandle, JobState},
 };
 use crate::{
@@ -30,6 +34,8 @@ use crate::{
     task::subtask::TaskEvent,
 };
 
+/// How long the subtasks of an attempt have to end.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause before the first restart; doubled for each further one.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 /// Longest pause before a restart.
@@ -38,6 +44,8 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
 /// Failures at the same epoch after which a job is parked.
 const FAILURES_TO_PARK: u32 = 3;
+/// A job that is not further behind than so many epochs keeps up.
+const KEEPS_UP_EPOCHS: u64 = 8;
 /// Name of the manifest note that holds the scan positions.
 const POSITIONS_NOTE: &str = "scan_positions";
 /// Name of the manifest note that says that the job had finished.
@@ -61,11 +69,28 @@ pub struct Driver {
     pub holds: Vec<Hold>,
     /// Whether it has a checkpoint to go on from: then it waits for what may pass, however long.
     pub established: bool,
+    /// Settings in effect.
+    pub options: JobOptions,
+    /// Age at which changes of state are logged, in microseconds: follows from the checkpoint interval.
+    pub log_age_us: Arc<AtomicI64>,
+    /// Bad rows are diverted whatever the sources say, as `RESUME SKIP` asks, until the next checkpoint.
+    pub skip_bad_rows: Arc<AtomicBool>,
 }
 
+/// How an attempt ended without a failure.
 enum Ended {
     Stopped,
     Finished,
+    /// Settings were changed that need another attempt; the checkpoint to go on from is complete.
+    Renewed,
+}
+
+/// What follows from a command that reaches a driver between two attempts.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Stop,
+    Resume,
+    Wait,
 }
 
 impl Driver {
@@ -73,10 +98,12 @@ impl Driver {
     pub async fn run(mut self) {
         let mut failures = (Epoch(0), 0);
         let mut backoff = FIRST_BACKOFF;
+        self.begin_recovery(RecoveryCause::Restart, None);
         loop {
             let before = self.handle.sealed();
             let error = match self.attempt().await {
                 Ok(Ended::Stopped) => return,
+                Ok(Ended::Renewed) => continue,
                 Ok(Ended::Finished) => {
                     self.holds.clear();
                     self.handle.resume_never();
@@ -94,33 +121,78 @@ impl Driver {
             *self.handle.error.lock() = Some(error.to_string());
             let is_patient = self.established && may_pass(&error);
             if is_final(&error) || (failures.1 >= FAILURES_TO_PARK && !is_patient) {
-                return self.park(&error).await;
+                if !self.park(&error).await {
+                    return;
+                }
+                (failures, backoff) = ((Epoch(0), 0), FIRST_BACKOFF);
+                continue;
             }
             self.handle.restarts.fetch_add(1, Ordering::Relaxed);
             self.set_state(JobState::CatchingUp);
-            tokio::select! {
-                () = tokio::time::sleep(backoff) => {}
-                command = self.commands.recv() => if matches!(command, Some(JobCommand::Stop) | None) { return },
+            if !self.pause(backoff).await {
+                return;
             }
             backoff = (backoff * 2).min(LONGEST_BACKOFF);
         }
     }
 
+    fn begin_recovery(&self, cause: RecoveryCause, error: Option<String>) {
+        self.handle.begin_recovery(cause, error, self.shared.coordinator.clock().wall_micros());
+    }
+
     /// The job does not go on by itself. What it has not consumed is kept, for it may be mended, until it is dropped or that takes too much.
-    async fn park(&mut self, error: &EngineError) {
+    /// Answers whether it is to go on.
+    async fn park(&mut self, error: &EngineError) -> bool {
         *self.handle.failure.lock() = Some(failure(error));
         self.set_state(JobState::Failed);
-        while let Some(command) = self.commands.recv().await {
-            match command {
-                JobCommand::Stop => return,
-                JobCommand::Checkpoint => {}
-                JobCommand::LetGo => {
-                    self.holds.clear();
-                    self.handle.resume_never();
-                    tracing::warn!(job = %self.spec.name, "a failed job has fallen behind: what it has not read is not kept any more");
+        loop {
+            let command = self.commands.recv().await;
+            match self.between_attempts(command) {
+                Next::Stop => return false,
+                Next::Wait => {}
+                Next::Resume => {
+                    self.begin_recovery(RecoveryCause::Resume, None);
+                    self.handle.reach(RecoveryStep::Cancelled);
+                    self.handle.restarts.fetch_add(1, Ordering::Relaxed);
+                    *self.handle.failure.lock() = None;
+                    self.set_state(if self.established { JobState::CatchingUp } else { JobState::Backfilling });
+                    return true;
                 }
             }
         }
+    }
+
+    /// Waits before another attempt; answers whether there is to be one.
+    async fn pause(&mut self, time: Duration) -> bool {
+        let until = tokio::time::Instant::now() + time;
+        loop {
+            let command = tokio::select! {
+                () = tokio::time::sleep_until(until) => return true,
+                command = self.commands.recv() => command,
+            };
+            if self.between_attempts(command) == Next::Stop {
+                return false;
+            }
+        }
+    }
+
+    fn between_attempts(&mut self, command: Option<JobCommand>) -> Next {
+        match command {
+            None | Some(JobCommand::Stop) => return Next::Stop,
+            Some(JobCommand::Resume { skip }) => {
+                self.skip_bad_rows.store(skip, Ordering::Relaxed);
+                return Next::Resume;
+            }
+            Some(JobCommand::Reconfigure(options)) => self.set_options(options),
+            Some(JobCommand::Checkpoint) => {}
+            Some(JobCommand::LetGo) if self.handle.state() == JobState::Failed => {
+                self.holds.clear();
+                self.handle.resume_never();
+                tracing::warn!(job = %self.spec.name, "a failed job has fallen behind: what it has not read is not kept any more");
+            }
+            Some(JobCommand::LetGo) => {}
+        }
+        Next::Wait
     }
 
     fn set_state(&self, state: JobState) {
@@ -138,7 +210,7 @@ impl Driver {
             }
             tokio::select! {
                 changed = pulse.changed() => if changed.is_err() { return },
-                command = self.commands.recv() => if matches!(command, Some(JobCommand::Stop) | None) { return },
+                command = self.commands.recv() => if self.between_attempts(command) == Next::Stop { return },
             }
         }
     }
@@ -156,19 +228,33 @@ impl Driver {
     async fn attempt(&mut self) -> Result<Ended> {
         self.shared.stops.known().await;
         let Some(mut attempt) = self.start().await? else { return Ok(Ended::Finished) };
+        let ended = self.drive(&mut attempt).await;
+        if let Err(error) = &ended {
+            self.begin_recovery(RecoveryCause::Failure, Some(error.to_string()));
+        }
+        // Nothing of this attempt is to run beside the next one. A callback that does not end in time is cut off from everything by then.
+        if tokio::time::timeout(CANCEL_PATIENCE, attempt.running.tasks.shutdown()).await.is_err() {
+            tracing::warn!(job = %self.spec.name, "a subtask does not end");
+        }
+        self.handle.reach(RecoveryStep::Cancelled);
+        ended
+    }
+
+    async fn drive(&mut self, attempt: &mut Attempt) -> Result<Ended> {
         let mut pulse = self.shared.coordinator.pulse();
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {
             pulse.mark_unchanged();
-            self.inject(&mut attempt)?;
+            self.inject(attempt)?;
             tokio::select! {
                 command = self.commands.recv() => match command {
                     Some(JobCommand::Checkpoint) => attempt.checkpoint_wanted = true,
-                    Some(JobCommand::LetGo) => {}
+                    Some(JobCommand::Reconfigure(options)) => self.reconfigure(attempt, options),
+                    Some(JobCommand::LetGo | JobCommand::Resume { .. }) => {}
                     Some(JobCommand::Stop) | None => return Ok(Ended::Stopped),
                 },
                 event = attempt.running.events.recv() => {
-                    if let Some(event) = event && self.on_event(&mut attempt, event)? {
+                    if let Some(event) = event && self.on_event(attempt, event)? {
                         return Ok(Ended::Finished);
                     }
                 }
@@ -176,14 +262,32 @@ impl Driver {
                 ended = attempt.running.tasks.join_next(), if !attempt.running.tasks.is_empty() => on_task_end(ended)?,
                 done = wait_checkpoint(&mut attempt.checkpoint_running) => {
                     attempt.checkpoint_running = None;
-                    if self.on_checkpoint(&mut attempt, done)? {
+                    if self.on_checkpoint(attempt, done)? {
                         return Ok(Ended::Finished);
+                    }
+                    if attempt.renewal == Renewal::Due {
+                        return Ok(Ended::Renewed);
                     }
                 }
                 _ = pulse.changed() => {}
                 _ = second.tick() => self.handle.measure_rate(),
             }
         }
+    }
+
+    /// Takes new settings. Those that shape an attempt need another one, which goes on from the next checkpoint.
+    fn reconfigure(&mut self, attempt: &mut Attempt, options: JobOptions) {
+        let shapes = |options: &JobOptions| (options.parallelism, options.state_backend);
+        if shapes(&options) != shapes(&self.options) {
+            attempt.renewal = Renewal::Wanted;
+            attempt.checkpoint_wanted = true;
+        }
+        self.set_options(options);
+    }
+
+    fn set_options(&mut self, options: JobOptions) {
+        self.log_age_us.store(options.log_age_us(), Ordering::Relaxed);
+        self.options = options;
     }
 
     /// Restores and spawns. `None` if the checkpoint says that the job had finished.
@@ -208,18 +312,22 @@ impl Driver {
             }
             self.hold_from(&inputs, injected)?;
         } else {
+            self.handle.forget_restart();
             // Contents at the newest epoch, and what comes after it, is what a new job reads.
             self.holds = inputs.collections.values().map(|collection| collection.hold(collection.upper())).collect::<Result<_, _>>()?;
             let closed = self.shared.coordinator.closed().epoch;
             self.handle.resume_at(inputs.collections.values().map(|collection| collection.upper()).chain([closed]).min().unwrap_or(closed));
         }
-        let store = self.shared.open_job_store(&self.spec)?;
+        let store = self.shared.open_job_store(self.spec.id, self.options.state_backend)?;
         let state = match &restored {
             Some(restored) => Some(checkpointer.load_into(restored, &store).await?),
             None => None,
         };
         let spawn = Spawn {
             spec: &self.spec,
+            parallelism: self.options.parallelism,
+            log_age_us: self.log_age_us.clone(),
+            skip_bad_rows: self.skip_bad_rows.clone(),
             inputs: &inputs,
             positions: &positions,
             passed: injected,
@@ -230,6 +338,8 @@ impl Driver {
             runtime: &self.shared.runtime,
         };
         let running = Running::spawn(spawn, &self.handle)?;
+        self.handle.recover_from(injected);
+        self.handle.reach(RecoveryStep::Restored);
         let ready = restored.is_some();
         self.set_state(if ready { JobState::CatchingUp } else { JobState::Backfilling });
         let expected = inputs.collections.values().map(|c| c.row_estimate()).sum();
@@ -248,6 +358,7 @@ impl Driver {
             last_checkpoint: Instant::now(),
             no_checkpoint_before: Instant::now(),
             final_injected: false,
+            renewal: Renewal::None,
             ready,
             state_bytes: BTreeMap::new(),
         }))
@@ -267,7 +378,8 @@ impl Driver {
 
     /// Injects the next barrier, if there is an epoch to close and room in flight.
     fn inject(&self, attempt: &mut Attempt) -> Result<()> {
-        if attempt.final_injected || attempt.in_flight.len() >= BARRIERS_IN_FLIGHT {
+        let full = attempt.in_flight.len() >= BARRIERS_IN_FLIGHT;
+        if attempt.final_injected || full || matches!(attempt.renewal, Renewal::Begun(_) | Renewal::Due) {
             return Ok(());
         }
         let closed = self.shared.coordinator.closed();
@@ -289,7 +401,7 @@ impl Driver {
         let changed = backfilling
             || ends
             || attempt.changed_upto(epoch)?
-            || attempt.checkpoint_due(epoch, &self.spec)
+            || attempt.checkpoint_due(epoch, self.options.checkpoint_interval)
             || attempt.injected == Epoch(0);
         // Behind barriers in flight its own barrier is the way to learn when the epoch has been passed.
         if !changed && attempt.in_flight.is_empty() {
@@ -301,7 +413,7 @@ impl Driver {
         }
         let kind = if ends {
             BarrierKind::Final
-        } else if attempt.checkpoint_due(epoch, &self.spec) {
+        } else if attempt.checkpoint_due(epoch, self.options.checkpoint_interval) {
             BarrierKind::Checkpoint
         } else {
             BarrierKind::Epoch
@@ -332,6 +444,10 @@ impl Driver {
         if barrier.kind.is_checkpoint() {
             attempt.checkpoint_wanted = false;
             attempt.last_checkpoint = Instant::now();
+            if attempt.renewal == Renewal::Wanted && attempt.ready {
+                self.begin_recovery(RecoveryCause::Alter, None);
+                attempt.renewal = Renewal::Begun(barrier.epoch);
+            }
         }
         attempt.final_injected = barrier.kind == BarrierKind::Final;
         attempt.in_flight.push_back(InFlight {
@@ -399,9 +515,8 @@ impl Driver {
         self.handle.backfill_rows.store(rows, Ordering::Relaxed);
         if flight.barrier.kind.is_checkpoint() {
             self.begin_checkpoint(attempt, flight)?;
-        } else {
-            self.note_progress(attempt, epoch, self.shared.coordinator.closed());
         }
+        self.note_progress(attempt, epoch, self.shared.coordinator.closed());
         Ok(())
     }
 
@@ -451,6 +566,10 @@ impl Driver {
         self.handle.remember_checkpoint(status);
         self.hold_from(&attempt.inputs, epoch)?;
         self.established = true;
+        self.skip_bad_rows.store(false, Ordering::Relaxed);
+        if attempt.renewal == Renewal::Begun(epoch) {
+            attempt.renewal = Renewal::Due;
+        }
         if !attempt.ready && attempt.publishable_at(epoch) {
             attempt.ready = true;
             if let Some(collection) = &self.collection {
@@ -476,6 +595,9 @@ impl Driver {
             EngineError::Storage(StorageError::Io { .. } | StorageError::ObjectStore { .. }) if !attempt.final_injected => {
                 tracing::warn!(job = %self.spec.name, %error, "checkpoint failed");
                 attempt.checkpoint_wanted = true;
+                if matches!(attempt.renewal, Renewal::Begun(_)) {
+                    attempt.renewal = Renewal::Wanted;
+                }
                 attempt.no_checkpoint_before = Instant::now() + CHECKPOINT_RETRY;
                 Ok(())
             }
@@ -484,8 +606,15 @@ impl Driver {
     }
 
     fn note_progress(&self, attempt: &mut Attempt, epoch: Epoch, closed: ClosedEpoch) {
-        if attempt.ready && self.handle.state() == JobState::CatchingUp && epoch >= attempt.upper_at_start && closed.epoch.0 - epoch.0 <= 8
-        {
+        if epoch < attempt.upper_at_start {
+            return;
+        }
+        self.handle.reach(RecoveryStep::Replayed);
+        if !attempt.ready || closed.epoch.0.saturating_sub(epoch.0) > KEEPS_UP_EPOCHS {
+            return;
+        }
+        self.handle.reach(RecoveryStep::CaughtUp);
+        if self.handle.state() == JobState::CatchingUp {
             *self.handle.error.lock() = None;
             self.set_state(JobState::Running);
         }

@@ -8,6 +8,7 @@ pub mod collector;
 pub mod driver;
 mod failure;
 pub mod inputs;
+pub mod recovery;
 pub mod running;
 pub mod sink_driver;
 pub mod spec;

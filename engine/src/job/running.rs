@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64},
+    },
 };
 
 use millpond_storage::{collection::Collection, epoch::Epoch};
@@ -94,6 +97,12 @@ pub struct Running {
 pub struct Spawn<'a> {
     /// The job.
     pub spec: &'a JobSpec,
+    /// Subtasks of a parallel fragment.
+    pub parallelism: usize,
+    /// See [`crate::task::subtask::Subtask::log_age_us`].
+    pub log_age_us: Arc<AtomicI64>,
+    /// See [`SourceReader::skip_bad_rows`].
+    pub skip_bad_rows: Arc<AtomicBool>,
     /// What it reads.
     pub inputs: &'a JobInputs,
     /// Where its scans start.
@@ -158,12 +167,13 @@ impl Running {
         let (passed, passed_in) = mpsc::unbounded_channel();
         let collector = Arc::new(Collector::default());
         let context = BuildContext {
-            parallelism: spawn.spec.options.parallelism,
+            parallelism: spawn.parallelism,
             store: spawn.store.clone(),
             restored: spawn.restored.clone(),
             budget: spawn.budget.clone(),
             side: spawn.side.clone(),
             collector: collector.clone(),
+            log_age_us: spawn.log_age_us.clone(),
             rows_in: handle.rows_in.clone(),
             events,
         };
@@ -205,6 +215,7 @@ impl Running {
                     output: scan.output,
                     commands,
                     side: spawn.side.clone(),
+                    skip_bad_rows: spawn.skip_bad_rows.clone(),
                 };
                 self.tasks.spawn_on(reader.run(), spawn.runtime);
                 self.source_commands.push((source, sender));

@@ -51,6 +51,14 @@ pub struct JobOptions {
     pub state_backend: StateBackend,
 }
 
+impl JobOptions {
+    /// Age in microseconds at which a change of state is logged without waiting for the checkpoint: a quarter of the interval. A younger one
+    /// may well change once more.
+    pub(crate) fn log_age_us(&self) -> i64 {
+        i64::try_from(self.checkpoint_interval.as_micros() / 4).unwrap_or(i64::MAX)
+    }
+}
+
 /// Which backend a name stands for.
 ///
 /// # Errors

@@ -13,11 +13,16 @@ use millpond_storage::epoch::Epoch;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
-use super::spec::JobKind;
+use super::{
+    recovery::{RecoveryCause, RecoveryStatus, RecoveryStep},
+    spec::{JobKind, JobOptions},
+};
 use crate::error::EngineError;
 
 /// Checkpoints remembered per job.
 const CHECKPOINTS_KEPT: usize = 64;
+/// Recoveries remembered per job.
+const RECOVERIES_KEPT: usize = 16;
 
 /// Where a job is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +104,14 @@ pub enum JobCommand {
     Stop,
     /// Take a checkpoint at the next barrier.
     Checkpoint,
+    /// Go on with these settings.
+    Reconfigure(JobOptions),
+    /// A parked job goes on from its checkpoint. `skip`: until the next one, rows that cannot be decoded are diverted even where the source
+    /// says that they fail the job.
+    Resume {
+        /// Divert what failed.
+        skip: bool,
+    },
     /// A parked job gives up what is kept for it: it will not go on.
     LetGo,
 }
@@ -133,6 +146,7 @@ pub struct JobHandle {
     pub(super) failure: Mutex<Option<JobFailure>>,
     resumes_at: AtomicU64,
     pub(super) checkpoints: Mutex<VecDeque<CheckpointStatus>>,
+    recoveries: Mutex<VecDeque<RecoveryStatus>>,
     rate: Mutex<Rate>,
 }
 
@@ -163,6 +177,7 @@ impl JobHandle {
             failure: Mutex::default(),
             resumes_at: AtomicU64::new(0),
             checkpoints: Mutex::default(),
+            recoveries: Mutex::default(),
             rate: Mutex::new(Rate { at: Instant::now(), rows: 0, per_second: 0.0 }),
         })
     }
@@ -297,6 +312,67 @@ impl JobHandle {
             checkpoints.pop_front();
         }
         checkpoints.push_back(checkpoint);
+    }
+
+    /// The recoveries remembered, oldest first.
+    pub fn recoveries(&self) -> Vec<RecoveryStatus> {
+        self.recoveries.lock().iter().cloned().collect()
+    }
+
+    pub(super) fn begin_recovery(&self, cause: RecoveryCause, error: Option<String>, now_us: i64) {
+        let mut recoveries = self.recoveries.lock();
+        if recoveries.len() == RECOVERIES_KEPT {
+            recoveries.pop_front();
+        }
+        recoveries.push_back(RecoveryStatus::new(self.id, cause, error, now_us));
+    }
+
+    /// A job without a checkpoint has nothing to recover: it is new.
+    pub(super) fn forget_restart(&self) {
+        self.recoveries.lock().pop_back_if(|recovery| recovery.cause == RecoveryCause::Restart);
+    }
+
+    /// Notes from which checkpoint the job goes on.
+    pub(super) fn recover_from(&self, epoch: Epoch) {
+        if let Some(recovery) = self.recoveries.lock().back_mut() {
+            recovery.from_epoch = epoch;
+        }
+    }
+
+    /// Notes a step of the recovery that is going on, if one is.
+    pub(super) fn reach(&self, step: RecoveryStep) {
+        let mut recoveries = self.recoveries.lock();
+        let Some(recovery) = recoveries.back_mut() else { return };
+        if recovery.reach(step) && step == RecoveryStep::CaughtUp {
+            let ms = |step| recovery.after(step).map_or(0, |after| after.as_millis() as u64);
+            tracing::info!(
+                job = %self.name,
+                cause = recovery.cause.as_str(),
+                from_epoch = %recovery.from_epoch,
+                cancelled_ms = ms(RecoveryStep::Cancelled),
+                restored_ms = ms(RecoveryStep::Restored),
+                replayed_ms = ms(RecoveryStep::Replayed),
+                caught_up_ms = ms(RecoveryStep::CaughtUp),
+                "recovered"
+            );
+        }
+    }
+
+    /// Changes settings of the job. What a running job cannot change it changes at its next checkpoint, from which it goes on.
+    pub fn reconfigure(&self, options: JobOptions) {
+        // A driver that has ended has nothing to change.
+        let _ = self.commands.send(JobCommand::Reconfigure(options));
+    }
+
+    /// Lets a parked job go on; see [`JobCommand::Resume`].
+    ///
+    /// # Errors
+    /// 55000 if it is not parked.
+    pub fn resume(&self, skip: bool) -> crate::error::Result<()> {
+        if self.state() != JobState::Failed {
+            return Err(EngineError::user("55000", format!("the job of \"{}\" has not failed", self.name)));
+        }
+        self.commands.send(JobCommand::Resume { skip }).map_err(|_| EngineError::Cancelled)
     }
 
     /// Measures the rate since the last measurement; called about once a second.

@@ -6,7 +6,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -93,6 +96,8 @@ pub struct SourceReader {
     pub commands: mpsc::UnboundedReceiver<SourceOrder>,
     /// Late and bad rows.
     pub side: Arc<dyn SideOutput>,
+    /// Divert bad rows even if the source says that they fail the job.
+    pub skip_bad_rows: Arc<AtomicBool>,
 }
 
 struct OpenSplit {
@@ -278,7 +283,7 @@ impl SourceReader {
         let held = split.held.take().expect("the caller has looked");
         let operator = format!("source {}", self.source.name);
         for bad in &held.bad {
-            if self.source.fail_on_bad_rows {
+            if self.source.fail_on_bad_rows && !self.skip_bad_rows.load(Ordering::Relaxed) {
                 let message =
                     format!("source \"{}\": bad row in \"{}\" at offset {}: {}", self.source.name, split.split.id, bad.offset, bad.reason);
                 return Err(EngineError::user("22P04", message));

@@ -39,6 +39,8 @@ pub struct BuildContext {
     pub side: Arc<dyn SideOutput>,
     /// Receives the root's output.
     pub collector: Arc<Collector>,
+    /// See [`Subtask::log_age_us`].
+    pub log_age_us: Arc<AtomicI64>,
     /// Counts rows.
     pub rows_in: Arc<AtomicU64>,
     /// Reports.
@@ -206,6 +208,7 @@ fn build_subtask(
         routers,
         state: operator_context.state,
         epoch_time_us,
+        log_age_us: context.log_age_us.clone(),
         // A row is counted where it enters the job.
         rows_in: if fragment.nodes.iter().any(|node| is_scan(&node.spec)) { context.rows_in.clone() } else { Arc::default() },
         events: context.events.clone(),

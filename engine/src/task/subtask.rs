@@ -86,6 +86,8 @@ pub struct Subtask {
     pub state: TaskState,
     /// Time of the open epoch, shared with the operators.
     pub epoch_time_us: Arc<AtomicI64>,
+    /// Age in microseconds at which a change of state goes to the changelog without waiting for a checkpoint.
+    pub log_age_us: Arc<AtomicI64>,
     /// Rows taken from channels, shown in SQL.
     pub rows_in: Arc<AtomicU64>,
     /// To the driver.
@@ -189,7 +191,14 @@ impl Subtask {
             self.work(node, Call::Barrier(barrier)).await?;
         }
         send(&mut self.routers, Message::Barrier(barrier)).await?;
-        let checkpoint = if barrier.kind.is_checkpoint() { Some(self.snapshot(barrier.epoch)?) } else { None };
+        let checkpoint = if barrier.kind.is_checkpoint() {
+            Some(self.snapshot(barrier.epoch)?)
+        } else {
+            let age_us = self.log_age_us.load(Ordering::Relaxed);
+            let tables = self.operators.iter_mut().flat_map(|operator| operator.tables());
+            tables.for_each(|table| table.log_aged(barrier.time_us, age_us));
+            None
+        };
         self.relieve()?;
         let state_bytes = self.operators.iter_mut().flat_map(|operator| operator.tables()).map(|table| table.memory_bytes()).sum();
         // A driver that is gone has cancelled the job; the subtask is about to be dropped.

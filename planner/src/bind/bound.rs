@@ -94,6 +94,8 @@ pub enum BoundStatement {
     Drop(BoundDrop),
     /// ALTER, COMMENT ON: changed objects. `None` if nothing changes.
     Alter(Option<CatalogChange>, Vec<BoundNotice>),
+    /// ALTER of what runs behind a materialized view or sink.
+    AlterJob(BoundAlterJob),
     /// DECLARE .. CURSOR.
     DeclareCursor {
         /// The cursor's name.
@@ -122,6 +124,27 @@ pub enum BoundStatement {
     Analyze(Vec<u64>),
     /// A statement that binding changes nothing about: transactions, settings, SHOW and the like.
     Utility,
+}
+
+/// An order to the job of a materialized view or sink.
+#[derive(Clone, Debug)]
+pub struct BoundAlterJob {
+    /// The object.
+    pub id: u64,
+    /// What is to be done.
+    pub action: JobAction,
+}
+
+/// What is done to a job.
+#[derive(Clone, Debug)]
+pub enum JobAction {
+    /// SET, RESET: the object with its new options, and the names of those that were set or reset.
+    SetOptions(CatalogChange, Vec<String>),
+    /// RESUME.
+    Resume {
+        /// SKIP.
+        skip: bool,
+    },
 }
 
 /// A NOTICE or WARNING.

@@ -150,6 +150,10 @@ impl Binder<'_> {
             Statement::CreateSink(sink) => BoundStatement::CreateAs(Box::new(self.create_sink(sink, sql)?)),
             Statement::CreateView(view) => BoundStatement::CreateAs(Box::new(self.create_view(view, sql)?)),
             Statement::Drop(drop) => BoundStatement::Drop(self.drop_objects(drop)?),
+            Statement::Alter(alter) if alter.action.is_about_a_job() => match self.alter_job(alter)? {
+                Ok(order) => BoundStatement::AlterJob(order),
+                Err(notice) => BoundStatement::Alter(None, vec![notice]),
+            },
             Statement::Alter(alter) => {
                 let (change, notices) = self.alter(alter)?;
                 BoundStatement::Alter(change, notices)

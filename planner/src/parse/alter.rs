@@ -58,17 +58,39 @@ impl Grammar<'_> {
             AlterAction::SetSchema(self.identifier()?)
         } else if self.words(&["OWNER", "TO"]) {
             AlterAction::Owner(self.identifier()?)
-        } else if ["ADD", "DROP", "ALTER", "SET", "RESUME", "PAUSE", "ENABLE", "DISABLE", "REPLICA", "SWAP", "ATTACH", "DETACH"]
+        } else if self.words(&["SET", "PARALLELISM"]) {
+            let _ = self.symbol(&Token::Eq) || self.word("TO");
+            AlterAction::SetOptions(vec![self.parallelism()?])
+        } else if self.peeks("SET") && self.parser.peek_nth_token_ref(1).token == Token::LParen {
+            self.expect_word("SET")?;
+            let mut options = Vec::new();
+            self.parenthesized_options(&mut options)?;
+            AlterAction::SetOptions(options.into_iter().map(|option| (option.key, Some(option.value))).collect())
+        } else if self.word("RESET") {
+            self.expect_symbol(&Token::LParen)?;
+            let names = self.list(Self::option_key)?;
+            self.expect_symbol(&Token::RParen)?;
+            AlterAction::SetOptions(names.into_iter().map(|name| (name, None)).collect())
+        } else if self.word("RESUME") {
+            AlterAction::Resume { skip: self.word("SKIP") }
+        } else if ["ADD", "DROP", "ALTER", "SET", "PAUSE", "ENABLE", "DISABLE", "REPLICA", "SWAP", "ATTACH", "DETACH"]
             .iter()
             .any(|word| self.peeks(word))
         {
             let message = format!("this form of ALTER {} is not supported", kind.keyword());
-            let error = PlanError::unsupported(message).with_hint("RENAME TO, RENAME COLUMN .. TO and SET SCHEMA are.");
+            let error = PlanError::unsupported(message)
+                .with_hint("RENAME TO, RENAME COLUMN .. TO, SET SCHEMA, SET (option = value) and RESUME are.");
             return Err(error.at(self.parser.peek_token_ref().span));
         } else {
             return Err(self.unexpected());
         };
         Ok(Statement::Alter(Box::new(Alter { kind, name, if_exists, action })))
+    }
+
+    /// A number of subtasks; `AUTO` and `DEFAULT` leave it to the server.
+    fn parallelism(&mut self) -> Result<(String, Option<String>)> {
+        let value = if self.one_of(&["AUTO", "DEFAULT", "ADAPTIVE"]).is_some() { None } else { Some(self.option_value()?) };
+        Ok(("parallelism".to_owned(), value))
     }
 
     pub(super) fn read_comment(&mut self) -> Result<Statement> {

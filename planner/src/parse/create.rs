@@ -222,7 +222,7 @@ impl Grammar<'_> {
         Ok(options)
     }
 
-    fn parenthesized_options(&mut self, options: &mut Vec<WithOption>) -> Result<()> {
+    pub(super) fn parenthesized_options(&mut self, options: &mut Vec<WithOption>) -> Result<()> {
         self.expect_symbol(&Token::LParen)?;
         if self.symbol(&Token::RParen) {
             return Ok(());
@@ -240,7 +240,7 @@ impl Grammar<'_> {
     }
 
     /// `a.b.c`, `"a.b"` or `'a.b'`.
-    fn option_key(&mut self) -> Result<String> {
+    pub(super) fn option_key(&mut self) -> Result<String> {
         if let Ok(text) = self.string() {
             return Ok(text.to_lowercase());
         }
@@ -252,7 +252,7 @@ impl Grammar<'_> {
         Ok(key.to_lowercase())
     }
 
-    fn option_value(&mut self) -> Result<String> {
+    pub(super) fn option_value(&mut self) -> Result<String> {
         let start = self.parser.index();
         let expression = self.expression()?;
         Ok(match expression {

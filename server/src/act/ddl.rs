@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use millpond_engine::job::status::{JobHandle, JobState};
 use millpond_planner::{
-    bind::{BoundCreateAs, BoundDrop, BoundNotice, BoundStatement},
+    bind::{BoundAlterJob, BoundCreateAs, BoundDrop, BoundNotice, BoundStatement, JobAction},
     catalog::{CatalogChange, Object, ObjectBody},
     parse::{ParsedStatement, Statement},
 };
@@ -86,9 +86,30 @@ pub(crate) async fn execute(session: &mut Session, parsed: &ParsedStatement, can
                 server.catalog.commit(&guard, &change)?;
             }
         }
+        BoundStatement::AlterJob(order) => alter_job(session, order, &tag, &guard)?,
         _ => return Err(SqlError::internal("a definition was bound to something else")),
     }
     Ok(Answer::done(tag))
+}
+
+/// ALTER of what runs behind a view or sink. It is no part of a transaction: a job that has been told cannot be told otherwise by a ROLLBACK.
+fn alter_job(session: &Session, order: BoundAlterJob, tag: &str, guard: &DdlGuard<'_>) -> Result<()> {
+    if session.transaction.phase() == Phase::Block {
+        return Err(SqlError::new("25001", format!("{tag} cannot run inside a transaction block")));
+    }
+    let server = &session.server;
+    match order.action {
+        JobAction::Resume { skip } => jobs::resume(server, order.id, skip),
+        JobAction::SetOptions(change, names) => {
+            let object = put_object(&change)?;
+            let options = jobs::changed_options(server, &object, &names)?;
+            server.catalog.commit(guard, &change)?;
+            if let Some(job) = server.engine.job(order.id) {
+                job.reconfigure(options);
+            }
+            Ok(())
+        }
+    }
 }
 
 /// The change of the catalog that a statement is bound to.

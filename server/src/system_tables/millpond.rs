@@ -1,7 +1,7 @@
 //! Schema `millpond`: what an operator asks about. Jobs and how far they are, checkpoints, sources and what holds their watermark back,
 //! refused rows, backfills, and all relations with their sizes.
 
-use millpond_engine::job::status::JobState;
+use millpond_engine::job::{recovery::RecoveryStep, status::JobState};
 use millpond_planner::catalog::{Object, ObjectBody};
 
 use crate::{
@@ -32,6 +32,11 @@ pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
     ("13104 v late_rows: job_id int8, job text, operator text, epoch int8, reason text, row_text text", late_rows),
     ("13105 v bad_rows: job_id int8, job text, operator text, epoch int8, reason text, row_text text", bad_rows),
     ("13106 v backfills: job_id int8, job text, state text, rows_read int8, rows_expected int8, progress float8", backfills),
+    (
+        "13108 v recoveries: job_id int8, job text, cause text, error text, detected_at timestamptz, from_epoch int8, cancelled_ms float8, \
+         restored_ms float8, replayed_ms float8, caught_up_ms float8",
+        recoveries,
+    ),
     (
         "13107 v relations: id int8, schema_name text, name text, kind text, rows int8, bytes int8, since int8, upper int8, durable int8, \
          definition text",
@@ -111,6 +116,25 @@ fn checkpoints(context: &SystemContext<'_>) -> Result<Vec<Row>> {
             ("log_bytes", checkpoint.log_bytes.into()),
             ("materialization_bytes", checkpoint.materialized_bytes.into()),
             ("error", checkpoint.error.into()),
+        ]
+    });
+    Ok(rows.collect())
+}
+
+fn recoveries(context: &SystemContext<'_>) -> Result<Vec<Row>> {
+    let rows = context.server.engine.recoveries().into_iter().map(|recovery| -> Row {
+        let after = |step| recovery.after(step).map_or(Cell::Null, |after| (after.as_secs_f64() * 1000.0).into());
+        vec![
+            ("job_id", recovery.job.into()),
+            ("job", name_of(context, recovery.job)),
+            ("cause", recovery.cause.as_str().into()),
+            ("detected_at", Cell::Time(recovery.detected_at_us)),
+            ("from_epoch", recovery.from_epoch.0.into()),
+            ("cancelled_ms", after(RecoveryStep::Cancelled)),
+            ("restored_ms", after(RecoveryStep::Restored)),
+            ("replayed_ms", after(RecoveryStep::Replayed)),
+            ("caught_up_ms", after(RecoveryStep::CaughtUp)),
+            ("error", recovery.error.into()),
         ]
     });
     Ok(rows.collect())

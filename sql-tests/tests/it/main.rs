@@ -1,5 +1,6 @@
 //! The integration tests, in one binary.
 
+mod alter;
 mod damage;
 mod fuzz;
 mod kills;

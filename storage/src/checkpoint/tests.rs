@@ -53,6 +53,7 @@ struct Life {
     tasks: Vec<Task>,
     epoch: Epoch,
     contents: Contents,
+    now_us: i64,
 }
 
 impl Job {
@@ -85,7 +86,7 @@ impl Job {
             tasks.push(Task { state: task, points, ranges, offsets });
         }
         let contents = known.get(&epoch).cloned().unwrap_or_default();
-        let mut life = Life { checkpointer, store, tasks, epoch, contents };
+        let mut life = Life { checkpointer, store, tasks, epoch, contents, now_us: 0 };
         life.check(&format!("epoch {epoch} at parallelism {parallelism}"));
         Ok(life)
     }
@@ -168,8 +169,12 @@ impl Life {
         self.relieve();
     }
 
+    /// What the task loop does at a barrier that takes no checkpoint.
     fn relieve(&mut self) {
+        self.now_us += 1;
         for task in &mut self.tasks {
+            let tables: [&mut dyn StateTable; 3] = [&mut task.points, &mut task.ranges, &mut task.offsets];
+            tables.into_iter().for_each(|table| table.log_aged(self.now_us, 2));
             task.points.relieve().unwrap();
             task.ranges.relieve().unwrap();
             task.offsets.relieve().unwrap();

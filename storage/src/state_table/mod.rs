@@ -7,7 +7,7 @@
 //!
 //! # The life of a change
 //! `put` and `delete` mark an entry *dirty* (the state changelog lacks it) and *unflushed* (the store lacks it). A checkpoint drains the dirty
-//! entries into the changelog segment of the epoch. An entry may leave memory once it is neither. Eviction therefore first appends dirty
+//! entries into the changelog segment of the epoch; those that have been dirty for long go there before, at a barrier. An entry may leave memory once it is neither. Eviction therefore first appends dirty
 //! entries to the changelog, then writes unflushed ones to the store in one sorted batch that also says how far the changelog had come,
 //! then drops them. So the store never holds a change that the changelog does not have before it.
 //!
@@ -22,6 +22,7 @@
 mod blocks;
 mod cold;
 mod context;
+mod dirty_queue;
 mod flush;
 mod job_store;
 mod large;
@@ -86,6 +87,10 @@ pub trait StateTable: Send {
     /// Hands over every entry that changed since it was last handed over, as full key and value (`None`: deleted), in an order that may be
     /// replayed, and takes note that the state changelog has them.
     fn drain_dirty(&mut self, sink: &mut ChangeSink<'_>);
+
+    /// Appends to the state changelog what has been dirty for `age_us` microseconds, so that little is left for the checkpoint. To be called
+    /// at each barrier, with its time.
+    fn log_aged(&mut self, now_us: i64, age_us: i64);
 
     /// Bytes the table takes in memory.
     fn memory_bytes(&self) -> usize;

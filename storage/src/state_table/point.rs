@@ -6,6 +6,7 @@
 use super::blocks::{Handle, Loc};
 use super::cold::ColdKeys;
 use super::context::TableContext;
+use super::dirty_queue::DirtyQueue;
 use super::flush::FlushOrder;
 use super::merge::merge_with_store;
 use super::resident::{Resident, hash_key};
@@ -41,7 +42,7 @@ pub struct PointTable {
     resident: Resident,
     cold: ColdKeys,
     /// Records that became dirty, oldest first; some may have been moved, removed or logged since.
-    dirty: Vec<Handle>,
+    dirty: DirtyQueue<Handle>,
     dirty_bytes: usize,
     /// Tombstones whose deletion the store lacks; some may be gone.
     tombstones: Vec<Handle>,
@@ -61,7 +62,7 @@ impl PointTable {
             context,
             resident: Resident::new(),
             cold,
-            dirty: Vec::new(),
+            dirty: DirtyQueue::default(),
             dirty_bytes: 0,
             tombstones: Vec::new(),
             hand: 0,
@@ -228,6 +229,14 @@ impl PointTable {
         self.scratch = full_key;
     }
 
+    fn append_to_log(&mut self, handles: &[Handle]) {
+        if !handles.is_empty() {
+            let task = self.context.task.clone();
+            let mut changelog = task.changelog.lock();
+            self.log_handles(handles, &mut |key, value| changelog.append(key, value));
+        }
+    }
+
     /// Writes records to the changelog where they are dirty, then to the store, in key order. Tombstones are gone afterwards.
     fn flush(&mut self, locs: &[Loc]) -> Result<()> {
         if locs.is_empty() {
@@ -340,24 +349,25 @@ impl StateTable for PointTable {
     }
 
     fn drain_dirty(&mut self, sink: &mut ChangeSink<'_>) {
-        let handles = std::mem::take(&mut self.dirty);
+        let handles = self.dirty.take_all();
         self.log_handles(&handles, sink);
-        self.dirty = handles;
-        self.dirty.clear();
         self.dirty_bytes = 0;
     }
 
+    fn log_aged(&mut self, now_us: i64, age_us: i64) {
+        let aged = self.dirty.take_aged(now_us, age_us);
+        self.append_to_log(&aged);
+    }
+
     fn memory_bytes(&self) -> usize {
-        let handles = (self.dirty.capacity() + self.tombstones.capacity()) * size_of::<Handle>();
+        let handles = self.dirty.memory_bytes() + self.tombstones.capacity() * size_of::<Handle>();
         self.resident.memory_bytes() + self.cold.memory_bytes() + handles
     }
 
     fn relieve(&mut self) -> Result<()> {
         if self.dirty_bytes > DIRTY_BOUND_BYTES {
-            let older: Vec<Handle> = self.dirty.drain(..self.dirty.len() / 2).collect();
-            let task = self.context.task.clone();
-            let mut changelog = task.changelog.lock();
-            self.log_handles(&older, &mut |key, value| changelog.append(key, value));
+            let older = self.dirty.take_half();
+            self.append_to_log(&older);
         }
         if self.tombstones.len() > TOMBSTONE_BOUND {
             self.flush_tombstones()?;

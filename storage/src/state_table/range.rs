@@ -18,6 +18,7 @@ use super::StateTable;
 use super::blocks::{Handle, Loc};
 use super::cold::ColdKeys;
 use super::context::TableContext;
+use super::dirty_queue::DirtyQueue;
 use super::large::{LIST_BYTES, LIST_ENTRIES, LargeGroup, Segment};
 use super::packed::{self, DEAD, DIRTY, LOGGED, PackedList, STORED, UNFLUSHED};
 use super::resident::{Resident, hash_key};
@@ -69,9 +70,10 @@ pub struct RangeTable {
     partial: usize,
     tombstones: Tombstones,
     /// Small groups with dirty entries; some may have been moved or logged since.
-    dirty: Vec<Handle>,
+    dirty: DirtyQueue<Handle>,
     /// Large groups with dirty entries; some may be gone.
-    dirty_large: Vec<u32>,
+    dirty_large: DirtyQueue<u32>,
+    /// What has been changed since it was last logged, more or less.
     dirty_bytes: usize,
     /// Groups that became empty, to be forgotten once the tombstones are flushed.
     emptied: Vec<Handle>,
@@ -122,8 +124,8 @@ impl RangeTable {
             cold,
             partial: 0,
             tombstones: Tombstones::default(),
-            dirty: Vec::new(),
-            dirty_large: Vec::new(),
+            dirty: DirtyQueue::default(),
+            dirty_large: DirtyQueue::default(),
             dirty_bytes: 0,
             emptied: Vec::new(),
             hand: 0,

@@ -14,7 +14,7 @@ use crate::state_table::JobStore;
 use crate::state_table::{Kept, KeyDistribution, PointTable, RangeTable, RestoreTable, StateTable, TableContext, TableId, TaskShared};
 
 /// Bytes that a checkpoint's synchronous part may flush for a materialization.
-const SWEEP_BYTES: usize = 64 << 20;
+const SWEEP_BYTES: usize = 4 << 20;
 const RELIEVE_EVERY: usize = 4096;
 /// Entries beyond those that fit in memory that a restart reads, so as to know that other keys are not in the store.
 const REMEMBERED_ENTRIES: usize = 1 << 20;

@@ -10,7 +10,7 @@ use crate::{
     bind::{
         BindContext,
         binder::Binder,
-        bound::BoundNotice,
+        bound::{BoundAlterJob, BoundNotice, JobAction},
         reference::{Reference, write_out},
     },
     catalog::{Catalog, CatalogChange, ChangeStep, Object, ObjectBody, QualifiedName, already_exists, fold, no_schema},
@@ -22,14 +22,53 @@ use crate::{
 };
 
 impl Binder<'_> {
-    pub(in crate::bind) fn alter(&self, alter: &Alter) -> Result<(Option<CatalogChange>, Vec<BoundNotice>)> {
-        let name = QualifiedName::from_ast(&alter.name)?;
-        let object = match self.alter_target(alter.kind, &name) {
+    /// SET, RESET and RESUME; a notice if there is no such object and IF EXISTS was said.
+    pub(in crate::bind) fn alter_job(&self, alter: &Alter) -> Result<std::result::Result<BoundAlterJob, BoundNotice>> {
+        let object = match self.existing_target(alter)? {
             Ok(object) => object,
-            Err(error) if alter.if_exists && error.sqlstate != sqlstate::WRONG_OBJECT_TYPE => {
-                return Ok((None, vec![BoundNotice::new(format!("relation \"{}\" does not exist, skipping", name.name))]));
+            Err(notice) => return Ok(Err(notice)),
+        };
+        let mut changed = Object::clone(&object);
+        let options = match &mut changed.body {
+            ObjectBody::MaterializedView(view) => &mut view.options,
+            ObjectBody::Sink(sink) => &mut sink.options,
+            _ => {
+                let message = format!("this form of ALTER {} is not supported", alter.kind.keyword());
+                return Err(PlanError::unsupported(message).with_hint("Materialized views and sinks have options that can be changed."));
             }
-            Err(error) => return Err(error.at(alter.name.span())),
+        };
+        let action = match &alter.action {
+            AlterAction::Resume { skip } => JobAction::Resume { skip: *skip },
+            AlterAction::SetOptions(settings) => {
+                for (name, value) in settings {
+                    match value {
+                        Some(value) => options.insert(name.clone(), value.clone()),
+                        None => options.remove(name),
+                    };
+                }
+                let names = settings.iter().map(|(name, _)| name.clone()).collect();
+                JobAction::SetOptions(CatalogChange::put_all(vec![changed]), names)
+            }
+            _ => return Err(PlanError::internal("an ALTER that is not about a job")),
+        };
+        Ok(Ok(BoundAlterJob { id: object.id, action }))
+    }
+
+    fn existing_target(&self, alter: &Alter) -> Result<std::result::Result<Arc<Object>, BoundNotice>> {
+        let name = QualifiedName::from_ast(&alter.name)?;
+        match self.alter_target(alter.kind, &name) {
+            Ok(object) => Ok(Ok(object)),
+            Err(error) if alter.if_exists && error.sqlstate != sqlstate::WRONG_OBJECT_TYPE => {
+                Ok(Err(BoundNotice::new(format!("relation \"{}\" does not exist, skipping", name.name))))
+            }
+            Err(error) => Err(error.at(alter.name.span())),
+        }
+    }
+
+    pub(in crate::bind) fn alter(&self, alter: &Alter) -> Result<(Option<CatalogChange>, Vec<BoundNotice>)> {
+        let object = match self.existing_target(alter)? {
+            Ok(object) => object,
+            Err(notice) => return Ok((None, vec![notice])),
         };
         let mut changed = Object::clone(&object);
         match &alter.action {
@@ -45,6 +84,9 @@ impl Binder<'_> {
                 self.context.catalog.creation_schema(&probe, self.context.search_path)?;
                 changed.schema = target.id;
                 self.check_free(&object, &changed)?;
+            }
+            AlterAction::SetOptions(_) | AlterAction::Resume { .. } => {
+                return Err(PlanError::internal("an ALTER of a job changes no name"));
             }
             AlterAction::RenameColumn(from, to) => return self.rename_column(&object, &fold(from), &fold(to)),
         }

@@ -266,6 +266,20 @@ pub enum AlterAction {
     SetSchema(Ident),
     /// OWNER TO, which changes nothing
     Owner(Ident),
+    /// SET (option = value, ..), SET PARALLELISM, RESET (option, ..): names in lower case; `None` for what is reset
+    SetOptions(Vec<(String, Option<String>)>),
+    /// RESUME [SKIP]
+    Resume {
+        /// What failed is left out.
+        skip: bool,
+    },
+}
+
+impl AlterAction {
+    /// Whether it is an order to the job behind the object.
+    pub fn is_about_a_job(&self) -> bool {
+        matches!(self, Self::SetOptions(_) | Self::Resume { .. })
+    }
 }
 
 /// COMMENT ON.

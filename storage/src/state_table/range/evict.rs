@@ -286,6 +286,14 @@ impl RangeTable {
         self.groups.blocks_mut().set_flags(loc, flags & !GROUP_DIRTY);
     }
 
+    /// Logs the dirty entries of groups, after all tombstones: an entry may have been put again after it was deleted.
+    fn log_all(&mut self, small: &[Handle], large: &[u32], sink: &mut ChangeSink<'_>) {
+        let mut key = Vec::new();
+        self.tombstones.log(sink);
+        small.iter().for_each(|handle| self.log_group(*handle, &mut key, sink));
+        large.iter().for_each(|id| self.log_large(*id, &mut key, sink));
+    }
+
     fn log_large(&mut self, id: u32, key: &mut Vec<u8>, sink: &mut ChangeSink<'_>) {
         let Some(group) = self.large[id as usize].as_mut().filter(|group| group.dirty) else { return };
         self.context.full_prefix(&group.prefix, key);
@@ -341,18 +349,27 @@ impl StateTable for RangeTable {
     }
 
     fn drain_dirty(&mut self, sink: &mut ChangeSink<'_>) {
-        self.tombstones.log(sink);
-        let mut key = Vec::new();
-        let handles = std::mem::take(&mut self.dirty);
-        handles.iter().for_each(|handle| self.log_group(*handle, &mut key, sink));
-        self.dirty = handles;
-        self.dirty.clear();
-        std::mem::take(&mut self.dirty_large).into_iter().for_each(|id| self.log_large(id, &mut key, sink));
+        let (small, large) = (self.dirty.take_all(), self.dirty_large.take_all());
+        self.log_all(&small, &large, sink);
         self.dirty_bytes = 0;
     }
 
+    fn log_aged(&mut self, now_us: i64, age_us: i64) {
+        let (small, large) = (self.dirty.take_aged(now_us, age_us), self.dirty_large.take_aged(now_us, age_us));
+        if !small.is_empty() || !large.is_empty() {
+            let task = self.context.task.clone();
+            let mut changelog = task.changelog.lock();
+            let mut bytes = 0;
+            self.log_all(&small, &large, &mut |key, value| {
+                bytes += key.len() + value.map_or(0, <[u8]>::len);
+                changelog.append(key, value);
+            });
+            self.dirty_bytes = self.dirty_bytes.saturating_sub(bytes);
+        }
+    }
+
     fn memory_bytes(&self) -> usize {
-        let handles = (self.dirty.capacity() + self.emptied.capacity() + self.sweep_again.capacity()) * size_of::<Handle>();
+        let handles = self.dirty.memory_bytes() + (self.emptied.capacity() + self.sweep_again.capacity()) * size_of::<Handle>();
         let slots = self.large.capacity() * size_of::<Option<LargeGroup>>();
         self.groups.memory_bytes() + self.large_bytes + slots + self.cold.memory_bytes() + self.tombstones.memory_bytes() + handles
     }

@@ -140,6 +140,7 @@ fn random_changes(backend: StateBackend, budget: usize, rounds: usize, seed: u64
             0..4 => table.begin_sweep(),
             4..10 => drop(table.sweep(1 << 16).unwrap()),
             10..14 => table.drain_dirty(&mut |_, _| {}),
+            16..30 => table.log_aged(round as i64, 3),
             14..16 => check_all(&table, &model, &context),
             _ => {}
         }

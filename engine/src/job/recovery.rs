@@ -1,0 +1,82 @@
+//! What each recovery of a job took: the way from a failure, a restart of the server or an order until the job is where it had been.
+
+use std::time::{Duration, Instant};
+
+use millpond_storage::epoch::Epoch;
+
+/// Why a job had to be started again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecoveryCause {
+    /// The server was started.
+    Restart,
+    /// The job failed.
+    Failure,
+    /// `ALTER .. RESUME` of a job that had been parked.
+    Resume,
+    /// `ALTER .. SET` of something that a running job cannot change.
+    Alter,
+}
+
+impl RecoveryCause {
+    /// The word shown in SQL.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RecoveryCause::Restart => "restart",
+            RecoveryCause::Failure => "failure",
+            RecoveryCause::Resume => "resume",
+            RecoveryCause::Alter => "alter",
+        }
+    }
+}
+
+/// The steps of a recovery, in their order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum RecoveryStep {
+    /// All subtasks of the attempt before have ended.
+    Cancelled,
+    /// State is loaded and subtasks run.
+    Restored,
+    /// The epoch that had been sealed before is passed again.
+    Replayed,
+    /// The job keeps up.
+    CaughtUp,
+}
+
+/// Number of steps.
+const STEPS: usize = 4;
+
+/// One row of `millpond.recoveries`.
+#[derive(Clone, Debug)]
+pub struct RecoveryStatus {
+    /// The job.
+    pub job: u64,
+    /// Why it was started again.
+    pub cause: RecoveryCause,
+    /// The failure.
+    pub error: Option<String>,
+    /// When it was detected, microseconds since 1970, UTC.
+    pub detected_at_us: i64,
+    /// The epoch of the checkpoint it went on from; 0 if there was none.
+    pub from_epoch: Epoch,
+    begun: Instant,
+    reached: [Option<Duration>; STEPS],
+}
+
+impl RecoveryStatus {
+    pub(super) fn new(job: u64, cause: RecoveryCause, error: Option<String>, detected_at_us: i64) -> Self {
+        Self { job, cause, error, detected_at_us, from_epoch: Epoch(0), begun: Instant::now(), reached: [None; STEPS] }
+    }
+
+    /// Notes a step; the first time counts. Answers whether this was it.
+    pub(super) fn reach(&mut self, step: RecoveryStep) -> bool {
+        let reached = &mut self.reached[step as usize];
+        let first = reached.is_none();
+        reached.get_or_insert(self.begun.elapsed());
+        first
+    }
+
+    /// Time from the detection to a step; `None` if it has not been reached.
+    pub fn after(&self, step: RecoveryStep) -> Option<Duration> {
+        self.reached[step as usize]
+    }
+}
