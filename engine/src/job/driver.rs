@@ -99,6 +99,7 @@ impl Driver {
         let mut failures = (Epoch(0), 0);
         let mut backoff = FIRST_BACKOFF;
         self.begin_recovery(RecoveryCause::Restart, None);
+        self.handle.reach(RecoveryStep::Cancelled);
         loop {
             let before = self.handle.sealed();
             let error = match self.attempt().await {
@@ -241,6 +242,9 @@ impl Driver {
     }
 
     async fn drive(&mut self, attempt: &mut Attempt) -> Result<Ended> {
+        // Where nothing has come since the checkpoint there is nothing to catch up with.
+        let stands_at = attempt.injected;
+        self.note_progress(attempt, stands_at, self.shared.coordinator.closed());
         let mut pulse = self.shared.coordinator.pulse();
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {

@@ -67,16 +67,34 @@ impl RecoveryStatus {
         Self { job, cause, error, detected_at_us, from_epoch: Epoch(0), begun: Instant::now(), reached: [None; STEPS] }
     }
 
-    /// Notes a step; the first time counts. Answers whether this was it.
+    /// Notes a step; the first time counts, and not before the steps before it: an attempt that is about to end may still get on. Answers
+    /// whether it was noted.
     pub(super) fn reach(&mut self, step: RecoveryStep) -> bool {
-        let reached = &mut self.reached[step as usize];
-        let first = reached.is_none();
-        reached.get_or_insert(self.begun.elapsed());
-        first
+        let is_next = self.reached.iter().position(Option::is_none) == Some(step as usize);
+        if is_next {
+            self.reached[step as usize] = Some(self.begun.elapsed());
+        }
+        is_next
     }
 
     /// Time from the detection to a step; `None` if it has not been reached.
     pub fn after(&self, step: RecoveryStep) -> Option<Duration> {
         self.reached[step as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_noted_once_and_in_order() {
+        let mut recovery = RecoveryStatus::new(1, RecoveryCause::Failure, None, 0);
+        assert!(!recovery.reach(RecoveryStep::CaughtUp));
+        assert!(recovery.reach(RecoveryStep::Cancelled));
+        assert!(!recovery.reach(RecoveryStep::Cancelled));
+        assert!(!recovery.reach(RecoveryStep::Replayed));
+        assert!(recovery.reach(RecoveryStep::Restored) && recovery.reach(RecoveryStep::Replayed) && recovery.reach(RecoveryStep::CaughtUp));
+        assert!(recovery.after(RecoveryStep::CaughtUp) >= recovery.after(RecoveryStep::Cancelled));
     }
 }

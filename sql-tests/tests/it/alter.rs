@@ -42,7 +42,7 @@ fn a_view_changes_its_parallelism_while_it_runs_and_stays_right() {
     let differ = "SELECT count(*) FROM (SELECT name, n, s, m FROM v EXCEPT ALL \
                   SELECT d.name, count(*), sum(t.v), max(t.v) FROM t JOIN d USING (k) GROUP BY 1) AS x";
     let mut rescaled = 0;
-    for (round, parallelism) in ["3", "1", "5", "AUTO", "2"].into_iter().enumerate() {
+    for (round, parallelism) in ["3", "1", "5", "AUTO", "4"].into_iter().enumerate() {
         let step = round + 1;
         client.query(&format!("INSERT INTO t SELECT x % 120, x * {step} FROM generate_series(1, 2000) AS g(x)")).expect("rows");
         client.query(&format!("DELETE FROM t WHERE v % 7 = {round}")).expect("rows");
@@ -121,7 +121,7 @@ fn a_job_that_failed_goes_on_when_it_is_told_to() {
     await_row(&mut client, "SELECT c, n FROM v", "3 6");
     assert_eq!(client.rows("SELECT row_text FROM millpond.bad_rows").expect("rows"), ["many"]);
     await_row(&mut client, state, "running");
-    await_row(&mut client, "SELECT count(*) FROM millpond.recoveries WHERE cause = 'resume' AND caught_up_ms IS NOT NULL", "1");
+    await_row(&mut client, "SELECT bool_or(caught_up_ms IS NOT NULL) FROM millpond.recoveries WHERE cause = 'resume'", "t");
     append("4\n");
     await_row(&mut client, "SELECT c, n FROM v", "4 10");
     // What the job had skipped it skipped until a checkpoint: the next such row fails it again.
