@@ -14,7 +14,7 @@ pub(super) const LIST_BYTES: usize = 4 << 10;
 /// A list with more entries than this is cut in two.
 pub(super) const LIST_ENTRIES: usize = 64;
 /// What a segment takes beside its list and lower bound: its part of a tree node.
-const SEGMENT_OVERHEAD_BYTES: usize = 112;
+const SEGMENT_OVERHEAD_BYTES: usize = 128;
 
 /// The entries of an interval of suffixes.
 #[derive(Default)]

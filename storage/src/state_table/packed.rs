@@ -95,16 +95,20 @@ pub(super) fn entries(list: &[u8]) -> impl Iterator<Item = PackedEntry<'_>> {
     })
 }
 
-/// Compares byte strings, the first eight bytes at once: most suffixes differ there.
+/// Compares byte strings, the first eight bytes at once: most suffixes differ there, or, where they are as long as each other and short, in the
+/// last eight.
 #[inline]
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
-    if let (Some((first_a, rest_a)), Some((first_b, rest_b))) = (a.split_first_chunk::<8>(), b.split_first_chunk::<8>()) {
-        return match u64::from_be_bytes(*first_a).cmp(&u64::from_be_bytes(*first_b)) {
-            Ordering::Equal => rest_a.cmp(rest_b),
-            unequal => unequal,
-        };
+    let (Some(first_a), Some(first_b)) = (a.first_chunk(), b.first_chunk()) else { return a.cmp(b) };
+    match u64::from_be_bytes(*first_a).cmp(&u64::from_be_bytes(*first_b)) {
+        Ordering::Equal => {}
+        unequal => return unequal,
     }
-    a.cmp(b)
+    match (a.last_chunk(), b.last_chunk()) {
+        // The last eight bytes begin within the first eight, which are equal.
+        (Some(last_a), Some(last_b)) if a.len() == b.len() && a.len() <= 16 => u64::from_be_bytes(*last_a).cmp(&u64::from_be_bytes(*last_b)),
+        _ => a[8..].cmp(&b[8..]),
+    }
 }
 
 /// The entry of `suffix`, or where it would be inserted.
@@ -255,6 +259,26 @@ mod tests {
         assert_eq!(text(&list), "a=22/24 m=333/24 z=/24");
         assert!(put(&mut list, b"m", b"4", DIRTY | UNFLUSHED, 0).replaced.is_some());
         assert_eq!(text(&list), "a=22/24 m=4/30 z=/24");
+    }
+
+    #[test]
+    fn comparing_is_what_it_is_for_bytes() {
+        let mut bytes = Vec::new();
+        for length in 0..20_usize {
+            bytes.push(vec![0; length]);
+            for at in 0..length {
+                for other in [1, 0xff] {
+                    let mut changed = vec![0; length];
+                    changed[at] = other;
+                    bytes.push(changed);
+                }
+            }
+        }
+        for a in &bytes {
+            for b in &bytes {
+                assert_eq!(compare(a, b), a.cmp(b), "{a:?} {b:?}");
+            }
+        }
     }
 
     #[test]

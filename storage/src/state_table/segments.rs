@@ -1,7 +1,7 @@
 //! The segments of a large group by lower bound: an ordered map whose keys keep their first bytes in place.
 //!
-//! Descending a tree of boxed byte strings costs a cache miss for every key it compares with. Most comparisons are decided by the first eight
-//! bytes, which lie in the node.
+//! Descending a tree of boxed byte strings costs a cache miss for every key it compares with. Most comparisons are decided by the first sixteen
+//! bytes, which lie in the node: a number, with what its encoding puts before it, fits in.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -12,35 +12,35 @@ use super::large::Segment;
 
 /// A lower bound.
 struct Lower {
-    head: u64,
+    head: u128,
     bytes: Box<[u8]>,
 }
 
-/// The first eight bytes as a number that sorts as they do, missing ones as zero.
-fn head(bytes: &[u8]) -> u64 {
+/// The first sixteen bytes as a number that sorts as they do, missing ones as zero.
+fn head(bytes: &[u8]) -> u128 {
     match bytes.first_chunk() {
-        Some(first) => u64::from_be_bytes(*first),
+        Some(first) => u128::from_be_bytes(*first),
         None => {
-            let mut padded = [0; 8];
+            let mut padded = [0; 16];
             padded[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(padded)
+            u128::from_be_bytes(padded)
         }
     }
 }
 
 /// What an owned and a borrowed bound have in common.
 trait AsBound {
-    fn parts(&self) -> (u64, &[u8]);
+    fn parts(&self) -> (u128, &[u8]);
 }
 
 impl AsBound for Lower {
-    fn parts(&self) -> (u64, &[u8]) {
+    fn parts(&self) -> (u128, &[u8]) {
         (self.head, &self.bytes)
     }
 }
 
-impl AsBound for (u64, &[u8]) {
-    fn parts(&self) -> (u64, &[u8]) {
+impl AsBound for (u128, &[u8]) {
+    fn parts(&self) -> (u128, &[u8]) {
         (self.0, self.1)
     }
 }
@@ -101,7 +101,7 @@ pub(super) struct Segments {
 /// Bounds on lower bounds.
 type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-fn with_head(bound: Bound<&[u8]>) -> Bound<(u64, &[u8])> {
+fn with_head(bound: Bound<&[u8]>) -> Bound<(u128, &[u8])> {
     bound.map(|bytes| (head(bytes), bytes))
 }
 
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn bounds_sort_as_their_bytes_do() {
-        let mut keys: Vec<&[u8]> = vec![b"", b"\0", b"\0\0", b"a", b"a\0", b"abcdefgh", b"abcdefgh\0", b"abcdefghi", b"abcdefgi", b"\xff"];
+        let mut keys: Vec<&[u8]> = vec![b"", b"\0", b"\0\0", b"a", b"a\0", b"abcdefgh", b"abcdefgh\0", b"abcdefghi", b"abcdefgi", b"abcdefgijklmnopq", b"abcdefgijklmnopqr", b"\xff"];
         let mut segments = Segments::default();
         for key in keys.iter().rev() {
             assert!(segments.insert((*key).into(), Segment::new(true)).is_none());
