@@ -29,7 +29,7 @@ use millpond_storage::{
     memory::MemoryBudget,
     rocks::RocksShared,
     state_store::StateBackend,
-    state_table::{JobStore, JobStoreSpec, TaskState},
+    state_table::{JobStore, JobStoreSpec, StateOrigin, TaskState},
 };
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
@@ -148,7 +148,7 @@ impl Bench {
             budget: budget.clone(),
             shared: RocksShared::new(64 << 20),
         });
-        let state = TaskState::new(store.expect("a store"), 0, 0..256, None).expect("state");
+        let state = TaskState::new(store.expect("a store"), 0, 0..256, StateOrigin::Empty).expect("state");
         let node = OperatorNode {
             id: 1,
             spec,

@@ -119,11 +119,11 @@ impl Harness {
     }
 
     fn start(&mut self) {
-        let restored = self.place.restore();
+        let origin = self.place.restore();
         self.instances = (0..self.settings.parallelism)
             .map(|subtask| {
                 let (node, inputs, side) = (&self.node, self.inputs.clone(), self.side.clone());
-                Instance::build(node, inputs, side, subtask, self.settings.parallelism, &self.place, restored.as_ref())
+                Instance::build(node, inputs, side, subtask, self.settings.parallelism, &self.place, origin.clone())
             })
             .collect();
     }

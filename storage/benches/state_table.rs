@@ -16,7 +16,7 @@ use millpond_storage::key_group::KEY_GROUPS;
 use millpond_storage::memory::MemoryBudget;
 use millpond_storage::rocks::RocksShared;
 use millpond_storage::state_store::StateBackend;
-use millpond_storage::state_table::{JobStore, JobStoreSpec, StateTable, TableId, TaskState};
+use millpond_storage::state_table::{JobStore, JobStoreSpec, StateOrigin, StateTable, TableId, TaskState};
 
 const CHUNK: u64 = 4096;
 
@@ -25,7 +25,7 @@ fn task(directory: &Path, budget: usize) -> TaskState {
     let spec =
         JobStoreSpec { directory: directory.to_owned(), backend, budget: MemoryBudget::new(budget), shared: RocksShared::new(64 << 20) };
     let store: Arc<JobStore> = JobStore::open(spec).unwrap();
-    TaskState::new(store, 0, 0..KEY_GROUPS, None).unwrap()
+    TaskState::new(store, 0, 0..KEY_GROUPS, StateOrigin::Empty).unwrap()
 }
 
 /// Time this thread has had on a core, so that other load on the machine does not count; else wall time.

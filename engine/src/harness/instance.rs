@@ -7,7 +7,7 @@ use arrow::{
     datatypes::{DataType, SchemaRef},
 };
 use millpond_storage::{
-    checkpoint::{Checkpointer, ManifestInput, RestoredState},
+    checkpoint::{Checkpointer, ManifestInput},
     encoding::{EncodedRows, key::KeyCodec},
     epoch::Epoch,
     key_group::key_group_range,
@@ -15,7 +15,7 @@ use millpond_storage::{
     object::ObjectStorage,
     rocks::RocksShared,
     state_store::StateBackend,
-    state_table::{JobStore, JobStoreSpec, TaskCheckpoint, TaskState},
+    state_table::{JobStore, JobStoreSpec, StateOrigin, TaskCheckpoint, TaskState},
 };
 
 use crate::{
@@ -63,11 +63,15 @@ impl Place {
     }
 
     /// Brings the newest checkpoint, if there is one, into the store.
-    pub(super) fn restore(&self) -> Option<RestoredState> {
+    pub(super) fn restore(&self) -> StateOrigin {
         let checkpointer = &self.checkpointer;
         self.runtime.block_on(async {
-            let restored = checkpointer.restore().await.expect("checkpoints can be read")?;
-            Some(checkpointer.load_into(&restored, &self.store).await.expect("a checkpoint can be loaded"))
+            match checkpointer.restore().await.expect("checkpoints can be read") {
+                None => StateOrigin::Empty,
+                Some(restored) => {
+                    StateOrigin::Checkpoint(checkpointer.load_into(&restored, &self.store).await.expect("a checkpoint can be loaded"))
+                }
+            }
         })
     }
 }
@@ -96,10 +100,10 @@ impl Instance {
         subtask: usize,
         parallelism: usize,
         place: &Place,
-        restored: Option<&RestoredState>,
+        origin: StateOrigin,
     ) -> Self {
         let groups = key_group_range(subtask, parallelism);
-        let state = TaskState::new(place.store.clone(), subtask as u32, groups, restored).expect("state can be restored");
+        let state = TaskState::new(place.store.clone(), subtask as u32, groups, origin).expect("state can be restored");
         let budget = place.budget.clone();
         let epoch_time_us = Arc::new(AtomicI64::new(0));
         let mut context = OperatorContext { state, side, budget, epoch_time_us, subtask, parallelism, inputs };

@@ -14,6 +14,7 @@ use millpond_storage::{
     collection::{Collection, Hold},
     epoch::Epoch,
     error::StorageError,
+    state_table::StateOrigin,
 };
 use tokio::sync::mpsc;
 
@@ -323,9 +324,9 @@ impl Driver {
             self.handle.resume_at(inputs.collections.values().map(|collection| collection.upper()).chain([closed]).min().unwrap_or(closed));
         }
         let store = self.shared.open_job_store(self.spec.id, self.options.state_backend)?;
-        let state = match &restored {
-            Some(restored) => Some(checkpointer.load_into(restored, &store).await?),
-            None => None,
+        let origin = match &restored {
+            Some(restored) => StateOrigin::Checkpoint(checkpointer.load_into(restored, &store).await?),
+            None => StateOrigin::Empty,
         };
         let spawn = Spawn {
             spec: &self.spec,
@@ -336,7 +337,7 @@ impl Driver {
             positions: &positions,
             passed: injected,
             store,
-            restored: state,
+            origin,
             side: self.shared.side_output(self.spec.id),
             budget: self.shared.memory.clone(),
             runtime: &self.shared.runtime,

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use millpond_storage::{collection::Collection, epoch::Epoch};
+use millpond_storage::{collection::Collection, epoch::Epoch, state_table::StateOrigin};
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::mpsc, task::JoinSet};
 
@@ -111,8 +111,8 @@ pub struct Spawn<'a> {
     pub passed: millpond_storage::epoch::Epoch,
     /// Its operator state.
     pub store: Arc<millpond_storage::state_table::JobStore>,
-    /// State found in a checkpoint.
-    pub restored: Option<millpond_storage::checkpoint::RestoredState>,
+    /// Where that comes from.
+    pub origin: StateOrigin,
     /// Late and bad rows.
     pub side: Arc<dyn SideOutput>,
     /// The memory budget.
@@ -169,7 +169,7 @@ impl Running {
         let context = BuildContext {
             parallelism: spawn.parallelism,
             store: spawn.store.clone(),
-            restored: spawn.restored.clone(),
+            origin: spawn.origin.clone(),
             budget: spawn.budget.clone(),
             side: spawn.side.clone(),
             collector: collector.clone(),

@@ -6,10 +6,9 @@ use std::sync::{
 };
 
 use millpond_storage::{
-    checkpoint::RestoredState,
     key_group::key_group_range,
     memory::MemoryBudget,
-    state_table::{JobStore, TaskState},
+    state_table::{JobStore, StateOrigin, TaskState},
 };
 use tokio::sync::mpsc;
 
@@ -31,8 +30,8 @@ pub struct BuildContext {
     pub parallelism: usize,
     /// The job's state.
     pub store: Arc<JobStore>,
-    /// What a checkpoint held.
-    pub restored: Option<RestoredState>,
+    /// Where it comes from.
+    pub origin: StateOrigin,
     /// The memory budget.
     pub budget: MemoryBudget,
     /// Late and bad rows.
@@ -169,7 +168,7 @@ fn build_subtask(
     let id = SubtaskId { fragment: fragment.id, index };
     // Subtasks are numbered over the whole job, so that their state changelogs do not meet.
     let number = u32::try_from(fragment.id << 16 | index).map_err(|_| EngineError::Internal("too many fragments".into()))?;
-    let state = TaskState::new(context.store.clone(), number, key_group_range(index, parallelism), context.restored.as_ref())?;
+    let state = TaskState::new(context.store.clone(), number, key_group_range(index, parallelism), context.origin.clone())?;
     let epoch_time_us = Arc::new(AtomicI64::new(0));
     let mut operator_context = OperatorContext {
         state,

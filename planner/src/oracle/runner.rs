@@ -18,7 +18,7 @@ use millpond_storage::{
     memory::MemoryBudget,
     rocks::RocksShared,
     state_store::StateBackend,
-    state_table::{JobStore, JobStoreSpec, TaskState},
+    state_table::{JobStore, JobStoreSpec, StateOrigin, TaskState},
 };
 
 use super::{Contents, history::Numbers, reference::row_text};
@@ -66,7 +66,8 @@ impl Runner {
                     NodeInput::Node(below) => fragment.nodes[*below].schema.clone(),
                     NodeInput::Exchange(exchange) => plan.graph.exchanges[*exchange].schema.clone(),
                 };
-                let state = TaskState::new(store.clone(), 0, key_group_range(0, 1), None).map_err(|error| error.to_string())?;
+                let state =
+                    TaskState::new(store.clone(), 0, key_group_range(0, 1), StateOrigin::Empty).map_err(|error| error.to_string())?;
                 let mut context = OperatorContext {
                     state,
                     side: Arc::new(NoRefusals),

@@ -30,7 +30,7 @@ use crate::env::Clock;
 use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
 use crate::object::{Created, ObjectStorage};
-use crate::state_table::TaskCheckpoint;
+use crate::state_table::{JobStore, TaskCheckpoint};
 use image::PendingImage;
 use manifest::{Manifest, ManifestName};
 pub use restore::{Restored, RestoredState};
@@ -173,6 +173,26 @@ impl Checkpointer {
         let named = newest.map_or(&[][..], |newest| newest.log.as_slice());
         manifest.log = named.iter().chain(progress.uploads.unnamed()).filter(|log| log.epoch > base).cloned().collect();
         manifest
+    }
+
+    /// Asks the tasks to bring what they have into the store, as for a materialization, so that they will have little to hand over.
+    pub async fn request_image(&self, store: &JobStore) {
+        let mut progress = self.progress.lock().await;
+        if progress.requested == 0 && progress.pending.is_none() {
+            progress.requested = store.want_image();
+        }
+    }
+
+    /// Whether no materialization is asked for and not yet taken.
+    pub async fn is_image_taken(&self) -> bool {
+        self.progress.lock().await.requested == 0
+    }
+
+    /// The tasks so far have ended: their last checkpoint is complete, and they have left what they had in the store. Others go on with it.
+    pub async fn succeed_tasks(&self) {
+        let mut progress = self.progress.lock().await;
+        progress.uploads.forget_tasks();
+        progress.requested = 0;
     }
 
     async fn write_manifest(&self, manifest: &Manifest) -> Result<()> {

@@ -16,7 +16,7 @@ use crate::state_store::StateBackend;
 use crate::state_table::JobStore;
 use crate::state_table::TaskState;
 use crate::state_table::task_state::tests::open_store;
-use crate::state_table::{PointTable, RangeTable, StateTable, TableId};
+use crate::state_table::{PointTable, RangeTable, StateOrigin, StateTable, TableId};
 
 const JOB: u64 = 7;
 const FINGERPRINT: u64 = 0xfeed;
@@ -76,20 +76,25 @@ impl Job {
             None => None,
         };
         let epoch = restored.map_or(Epoch(0), |restored| restored.epoch());
-        let mut tasks = Vec::new();
-        for subtask in 0..parallelism {
-            let groups = key_group_range(subtask, parallelism);
-            let mut task = TaskState::new(store.clone(), subtask as u32, groups, state.as_ref())?;
-            let points = task.point_table(TableId(1))?;
-            let ranges = task.range_table(TableId(2))?;
-            let offsets = task.singleton_table(TableId(3))?;
-            tasks.push(Task { state: task, points, ranges, offsets });
-        }
+        let origin = state.map_or(StateOrigin::Empty, StateOrigin::Checkpoint);
+        let tasks = new_tasks(&store, parallelism, &origin)?;
         let contents = known.get(&epoch).cloned().unwrap_or_default();
         let mut life = Life { checkpointer, store, tasks, epoch, contents, now_us: 0 };
         life.check(&format!("epoch {epoch} at parallelism {parallelism}"));
         Ok(life)
     }
+}
+
+fn new_tasks(store: &Arc<JobStore>, parallelism: usize, origin: &StateOrigin) -> Result<Vec<Task>> {
+    let new_task = |subtask: usize| {
+        let groups = key_group_range(subtask, parallelism);
+        let mut state = TaskState::new(store.clone(), subtask as u32, groups, origin.clone())?;
+        let points = state.point_table(TableId(1))?;
+        let ranges = state.range_table(TableId(2))?;
+        let offsets = state.singleton_table(TableId(3))?;
+        Ok(Task { state, points, ranges, offsets })
+    };
+    (0..parallelism).map(new_task).collect()
 }
 
 fn entry(table: &PointTable, key: &[u8]) -> Option<Vec<u8>> {
@@ -193,6 +198,17 @@ impl Life {
     }
 }
 
+/// Goes on with another number of subtasks, after a checkpoint, without reading it.
+async fn hand_over(life: &mut Life, parallelism: usize) {
+    for task in &mut life.tasks {
+        let mut tables: [&mut dyn StateTable; 3] = [&mut task.points, &mut task.ranges, &mut task.offsets];
+        task.state.hand_over(&mut tables).unwrap();
+    }
+    life.tasks.clear();
+    life.checkpointer.succeed_tasks().await;
+    life.tasks = new_tasks(&life.store, parallelism, &StateOrigin::Store).unwrap();
+}
+
 fn run<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
@@ -213,6 +229,12 @@ async fn random_lives(backend: StateBackend, budget: usize, shared: bool, seed: 
             life.change(&mut random, changes);
             let input = life.snapshot();
             known.insert(life.epoch, life.contents.clone());
+            if random.random_bool(0.2) {
+                life.checkpointer.complete(input).await.unwrap();
+                hand_over(&mut life, random.random_range(1..5)).await;
+                life.check(&format!("seed {seed}, handed over"));
+                continue;
+            }
             // The tasks go on while the checkpoint is completed.
             if random.random_bool(0.5) {
                 life.change(&mut random, 500);

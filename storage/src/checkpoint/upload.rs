@@ -74,6 +74,11 @@ impl Uploads {
         Ok(tasks)
     }
 
+    /// Tasks that are gone add nothing any more, and what they had is in the store.
+    pub(super) fn forget_tasks(&mut self) {
+        self.sequences.clear();
+    }
+
     /// Whether each task's changelog, as far as it was accepted, reaches these positions.
     pub(super) fn reach(&self, positions: &BTreeMap<u32, u64>) -> bool {
         positions.iter().all(|(writer, position)| self.positions.get(writer).is_some_and(|accepted| accepted >= position))

@@ -15,6 +15,10 @@
 //! *Stored*: the store has some version of the entry, or may have. *Logged*: so has the changelog. An entry that is neither can be deleted
 //! without a trace; others leave a tombstone until changelog and store have the deletion.
 //!
+//! # Handing over
+//! A task can leave its entries in the store for tasks that go on in the same process with other key groups: see
+//! [`TaskState::hand_over`].
+//!
 //! # Sweeps
 //! A materialization needs every entry in the store. The task starts a sweep at a checkpoint; tables then flush a bounded number of bytes
 //! with each `relieve` until they have passed over everything that existed at the start.
@@ -46,7 +50,7 @@ pub use job_store::{JobStore, JobStoreSpec};
 pub use point::PointTable;
 pub use range::RangeTable;
 pub(crate) use task_state::Sweep;
-pub use task_state::{TaskCheckpoint, TaskState};
+pub use task_state::{StateOrigin, TaskCheckpoint, TaskState};
 
 /// Takes a change: a full key and its value, `None` for a deletion.
 pub type ChangeSink<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;

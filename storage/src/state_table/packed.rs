@@ -106,7 +106,9 @@ fn compare(a: &[u8], b: &[u8]) -> Ordering {
     }
     match (a.last_chunk(), b.last_chunk()) {
         // The last eight bytes begin within the first eight, which are equal.
-        (Some(last_a), Some(last_b)) if a.len() == b.len() && a.len() <= 16 => u64::from_be_bytes(*last_a).cmp(&u64::from_be_bytes(*last_b)),
+        (Some(last_a), Some(last_b)) if a.len() == b.len() && a.len() <= 16 => {
+            u64::from_be_bytes(*last_a).cmp(&u64::from_be_bytes(*last_b))
+        }
         _ => a[8..].cmp(&b[8..]),
     }
 }

@@ -171,7 +171,20 @@ mod tests {
 
     #[test]
     fn bounds_sort_as_their_bytes_do() {
-        let mut keys: Vec<&[u8]> = vec![b"", b"\0", b"\0\0", b"a", b"a\0", b"abcdefgh", b"abcdefgh\0", b"abcdefghi", b"abcdefgi", b"abcdefgijklmnopq", b"abcdefgijklmnopqr", b"\xff"];
+        let mut keys: Vec<&[u8]> = vec![
+            b"",
+            b"\0",
+            b"\0\0",
+            b"a",
+            b"a\0",
+            b"abcdefgh",
+            b"abcdefgh\0",
+            b"abcdefghi",
+            b"abcdefgi",
+            b"abcdefgijklmnopq",
+            b"abcdefgijklmnopqr",
+            b"\xff",
+        ];
         let mut segments = Segments::default();
         for key in keys.iter().rev() {
             assert!(segments.insert((*key).into(), Segment::new(true)).is_none());

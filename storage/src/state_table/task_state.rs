@@ -15,16 +15,30 @@ use crate::state_table::{Kept, KeyDistribution, PointTable, RangeTable, RestoreT
 
 /// Bytes that a checkpoint's synchronous part may flush for a materialization.
 const SWEEP_BYTES: usize = 4 << 20;
+/// Bytes that a task flushes at a time when it hands over.
+const HAND_OVER_BYTES: usize = 4 << 20;
 const RELIEVE_EVERY: usize = 4096;
 /// Entries beyond those that fit in memory that a restart reads, so as to know that other keys are not in the store.
 const REMEMBERED_ENTRIES: usize = 1 << 20;
+
+/// Where the state of a new subtask comes from.
+#[derive(Clone, Default)]
+pub enum StateOrigin {
+    /// There is none.
+    #[default]
+    Empty,
+    /// A checkpoint, whose materialization has been brought into the store.
+    Checkpoint(RestoredState),
+    /// Other subtasks of the same life of the job, which have left all they had in the store; see [`TaskState::hand_over`].
+    Store,
+}
 
 /// Creates the state tables of one subtask and takes their checkpoints. One thread at a time uses it and its tables.
 pub struct TaskState {
     shared: Arc<TaskShared>,
     subtask: u32,
     /// Until the first checkpoint: then all tables have been created and have taken what is theirs.
-    restored: Option<RestoredState>,
+    origin: StateOrigin,
     is_complete: bool,
     tables: BTreeSet<TableId>,
     sequence: u64,
@@ -73,15 +87,15 @@ impl TaskCheckpoint {
 }
 
 impl TaskState {
-    /// The state of a subtask that owns `key_groups`, empty or as of a checkpoint. `subtask` is its number in names of objects.
-    pub fn new(store: Arc<JobStore>, subtask: u32, key_groups: Range<u16>, restored: Option<&RestoredState>) -> Result<Self> {
+    /// The state of a subtask that owns `key_groups`. `subtask` is its number in names of objects.
+    pub fn new(store: Arc<JobStore>, subtask: u32, key_groups: Range<u16>, origin: StateOrigin) -> Result<Self> {
         let writer = store.new_writer();
         let part_bytes = (store.budget().limit() / 16).clamp(128 << 10, 8 << 20);
         let changelog = Mutex::new(ChangelogWriter::new(store.scratch("log")?, format!("{subtask}-{writer}"), part_bytes));
         Ok(Self {
             shared: Arc::new(TaskShared { store, writer, key_groups, changelog }),
             subtask,
-            restored: restored.cloned(),
+            origin,
             is_complete: false,
             tables: BTreeSet::new(),
             sequence: 0,
@@ -119,7 +133,7 @@ impl TaskState {
     pub fn singleton_table(&mut self, id: TableId) -> Result<PointTable> {
         let mut table = PointTable::new(self.context(id, KeyDistribution::Single)?);
         // Other subtasks hold the same entries. Were each to flush its own copy, an old copy could replace a newer one in the store.
-        if let Some(restored) = &self.restored {
+        if let StateOrigin::Checkpoint(restored) = &self.origin {
             restored.replay_into(&self.shared.store, id)?;
         }
         self.restore_stored(&mut table, id, 0..1)?;
@@ -133,7 +147,7 @@ impl TaskState {
 
     /// The synchronous part of a checkpoint: takes the changes of all `tables` of the subtask since the one before.
     pub fn snapshot(&mut self, tables: &mut [&mut dyn StateTable], epoch: Epoch) -> Result<TaskCheckpoint> {
-        self.restored = None;
+        self.origin = StateOrigin::Empty;
         self.is_complete = true;
         let mut memory_bytes = 0;
         let mut changelog = self.shared.changelog.lock();
@@ -159,6 +173,16 @@ impl TaskState {
             swept: self.swept,
             memory_bytes,
         })
+    }
+
+    /// Leaves everything in the store, for subtasks that begin with [`StateOrigin::Store`]: no entry is encoded anew, only who owns it changes.
+    /// To be called after a last [`snapshot`](Self::snapshot); the tables must not be used afterwards.
+    pub fn hand_over(&mut self, tables: &mut [&mut dyn StateTable]) -> Result<()> {
+        for table in tables.iter_mut() {
+            table.begin_sweep();
+            while !table.sweep(HAND_OVER_BYTES)? {}
+        }
+        Ok(())
     }
 
     fn go_on_sweeping(&mut self, tables: &mut [&mut dyn StateTable], epoch: Epoch) {
@@ -196,8 +220,18 @@ impl TaskState {
     }
 
     fn restore(&self, table: &mut (impl RestoreTable + StateTable), groups: Range<u16>) -> Result<()> {
+        let restored = match &self.origin {
+            StateOrigin::Empty => return Ok(()),
+            StateOrigin::Store => {
+                // What is needed is read when it is. To read everything now would take long, and other subtasks wait for this one.
+                if self.shared.store.opened().is_some() {
+                    table.give_up();
+                }
+                return Ok(());
+            }
+            StateOrigin::Checkpoint(restored) => restored,
+        };
         self.restore_stored(table, table.id(), groups.clone())?;
-        let Some(restored) = &self.restored else { return Ok(()) };
         let mut changes = 0_usize;
         restored.claim(table.id(), groups.clone());
         restored.for_each(table.id(), &groups, &mut |_, key, value| {

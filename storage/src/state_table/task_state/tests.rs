@@ -21,7 +21,7 @@ pub(crate) fn open_store(directory: &Path, backend: StateBackend, budget_bytes: 
 
 /// A job of one subtask that owns everything.
 pub(crate) fn single_task(directory: &Path, backend: StateBackend, budget_bytes: usize) -> TaskState {
-    TaskState::new(open_store(directory, backend, budget_bytes), 0, 0..KEY_GROUPS, None).unwrap()
+    TaskState::new(open_store(directory, backend, budget_bytes), 0, 0..KEY_GROUPS, StateOrigin::Empty).unwrap()
 }
 
 #[test]
