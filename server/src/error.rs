@@ -53,12 +53,15 @@ pub struct SqlError {
     pub hint: Option<String>,
     /// Where in the statement's text, in characters from 1.
     pub position: Option<u32>,
+    /// What was being done, e.g. which line of a COPY was read.
+    pub context: Option<String>,
 }
 
 impl SqlError {
     /// An error with nothing but a state and a message.
     pub fn new(sqlstate: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, sqlstate: sqlstate.into(), message: message.into(), detail: None, hint: None, position: None }
+        let (sqlstate, message) = (sqlstate.into(), message.into());
+        Self { severity: Severity::Error, sqlstate, message, detail: None, hint: None, position: None, context: None }
     }
 
     /// The same with a detail.
@@ -72,6 +75,13 @@ impl SqlError {
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same with a context.
+    #[must_use]
+    pub fn with_context(mut self, context: impl Into<String>) -> Self {
+        self.context = Some(context.into());
         self
     }
 
