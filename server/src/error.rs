@@ -1,6 +1,6 @@
 //! Errors and notices as a client sees them, and the one place where errors of the lower crates become such.
 
-use std::fmt;
+use std::{fmt, num::NonZeroU32};
 
 use datafusion::{arrow::error::ArrowError, error::DataFusionError};
 use millpond_engine::error::{EngineError, EvaluationError, unboxed};
@@ -52,9 +52,9 @@ pub struct SqlError {
     /// What to do about it.
     pub hint: Option<String>,
     /// Where in the statement's text, in characters from 1.
-    pub position: Option<u32>,
+    pub position: Option<NonZeroU32>,
     /// What was being done, e.g. which line of a COPY was read.
-    pub context: Option<String>,
+    pub context: Option<Box<str>>,
 }
 
 impl SqlError {
@@ -80,7 +80,7 @@ impl SqlError {
 
     /// The same with a context.
     #[must_use]
-    pub fn with_context(mut self, context: impl Into<String>) -> Self {
+    pub fn with_context(mut self, context: impl Into<Box<str>>) -> Self {
         self.context = Some(context.into());
         self
     }
@@ -151,7 +151,7 @@ impl Notice {
 
 impl From<PlanError> for SqlError {
     fn from(error: PlanError) -> Self {
-        let (detail, hint, position) = (error.detail, error.hint, error.position);
+        let (detail, hint, position) = (error.detail, error.hint, error.position.and_then(NonZeroU32::new));
         Self { detail, hint, position, ..Self::new(error.sqlstate, error.message) }
     }
 }
