@@ -1,6 +1,6 @@
 //! Errors and notices as a client sees them, and the one place where errors of the lower crates become such.
 
-use std::fmt;
+use std::{fmt, num::NonZeroU32};
 
 use datafusion::{arrow::error::ArrowError, error::DataFusionError};
 use millpond_engine::error::{EngineError, EvaluationError, unboxed};
@@ -52,13 +52,16 @@ pub struct SqlError {
     /// What to do about it.
     pub hint: Option<String>,
     /// Where in the statement's text, in characters from 1.
-    pub position: Option<u32>,
+    pub position: Option<NonZeroU32>,
+    /// What was being done, e.g. which line of a COPY was read.
+    pub context: Option<Box<str>>,
 }
 
 impl SqlError {
     /// An error with nothing but a state and a message.
     pub fn new(sqlstate: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, sqlstate: sqlstate.into(), message: message.into(), detail: None, hint: None, position: None }
+        let (sqlstate, message) = (sqlstate.into(), message.into());
+        Self { severity: Severity::Error, sqlstate, message, detail: None, hint: None, position: None, context: None }
     }
 
     /// The same with a detail.
@@ -72,6 +75,13 @@ impl SqlError {
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same with a context.
+    #[must_use]
+    pub fn with_context(mut self, context: impl Into<Box<str>>) -> Self {
+        self.context = Some(context.into());
         self
     }
 
@@ -141,7 +151,7 @@ impl Notice {
 
 impl From<PlanError> for SqlError {
     fn from(error: PlanError) -> Self {
-        let (detail, hint, position) = (error.detail, error.hint, error.position);
+        let (detail, hint, position) = (error.detail, error.hint, error.position.and_then(NonZeroU32::new));
         Self { detail, hint, position, ..Self::new(error.sqlstate, error.message) }
     }
 }

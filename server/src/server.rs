@@ -143,6 +143,7 @@ fn state_config(config: &Config) -> Result<StateConfig, ServerError> {
         tick: config.tick,
         checkpoint_interval: config.checkpoint_interval,
         state_backend: state_backend.to_string(),
+        max_connections: config.max_connections,
     })
 }
 

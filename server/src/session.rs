@@ -136,6 +136,7 @@ impl Session {
         let requested = [("application_name".to_owned(), info.application_name.clone())];
         let mut variables = Variables::new(&requested).unwrap_or_else(|_| Variables::new(&[]).expect("the defaults are legal"));
         variables.preset("session_authorization", &info.user);
+        variables.preset("max_connections", &server.config.max_connections.to_string());
         let clock = SystemClock::system();
         let now_us = clock.wall_micros();
         let activity = server.sessions.enter(&info, now_us);

@@ -33,6 +33,8 @@ pub struct StateConfig {
     pub checkpoint_interval: Duration,
     /// Backend of operator state: `rocksdb` or `memory`.
     pub state_backend: String,
+    /// Sessions at a time, as sessions are told.
+    pub max_connections: usize,
 }
 
 /// The open server.

@@ -14,6 +14,10 @@ pub struct BlackholeSink;
 
 #[async_trait]
 impl Sink for BlackholeSink {
+    async fn check(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     async fn reached(&mut self) -> Result<Epoch> {
         Ok(Epoch(0))
     }

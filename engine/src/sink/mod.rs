@@ -17,6 +17,9 @@ use crate::error::Result;
 /// A target of changes.
 #[async_trait]
 pub trait Sink: Send {
+    /// Refuses a target that cannot be written, before anything depends on it. What it tries is undone.
+    async fn check(&mut self) -> Result<()>;
+
     /// The epoch the target has committed, asked once after every start. `Epoch(0)` when it is new.
     async fn reached(&mut self) -> Result<Epoch>;
 

@@ -26,6 +26,7 @@ mod format;
 mod interval;
 mod json;
 pub(crate) mod kernel;
+pub mod listing;
 mod math;
 mod pattern;
 pub(crate) mod quantified;

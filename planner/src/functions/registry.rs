@@ -29,7 +29,7 @@ static FUNCTIONS: LazyLock<BTreeMap<&'static str, Vec<Overload>>> = LazyLock::ne
     let mut functions: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for entry in TABLES.iter().copied().flatten() {
         let overload = Overload::of(entry);
-        functions.entry(overload.name).or_default().push(overload);
+        functions.entry(overload.signature.name).or_default().push(overload);
     }
     functions
 });
@@ -37,6 +37,11 @@ static FUNCTIONS: LazyLock<BTreeMap<&'static str, Vec<Overload>>> = LazyLock::ne
 /// The functions of a name, or the operators of a symbol.
 pub(crate) fn overloads(name: &str) -> &'static [Overload] {
     FUNCTIONS.get(name).map_or(&[], Vec::as_slice)
+}
+
+/// All of them.
+pub(crate) fn all() -> impl Iterator<Item = &'static Overload> {
+    FUNCTIONS.values().flatten()
 }
 
 #[cfg(test)]

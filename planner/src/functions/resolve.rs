@@ -54,8 +54,9 @@ pub(crate) fn resolve<'a>(overloads: &'a [Overload], arguments: &[SqlType], oper
 /// The overload whose parameters have the very types.
 fn exact<'a>(candidates: &[&'a Overload], arguments: &[SqlType]) -> Option<Resolved<'a>> {
     let same = |overload: &&&Overload| {
-        overload.variadic.is_none()
+        overload.signature.variadic.is_none()
             && overload
+                .signature
                 .parameters
                 .iter()
                 .zip(arguments)
@@ -97,7 +98,7 @@ fn element_of(overload: &Overload, arguments: &[SqlType]) -> Result<Option<SqlTy
     }
     if compatible {
         // Compared with another text, a `char(n)` is one without its blanks.
-        let compares = overload.name.starts_with(['=', '<', '>']);
+        let compares = overload.signature.name.starts_with(['=', '<', '>']);
         if compares && elements.contains(&SqlType::Char) && elements.iter().any(|other| matches!(other, SqlType::Text | SqlType::Varchar)) {
             return Ok(Some(SqlType::Text));
         }
@@ -125,7 +126,7 @@ fn finish<'a>(overload: &'a Overload, arguments: &[SqlType]) -> Option<Resolved<
         Some(Parameter::AnyElement | Parameter::AnyCompatible) => element.clone(),
         Some(Parameter::AnyArray | Parameter::AnyCompatibleArray) => element.clone().map(SqlType::array),
         // The one function that asks for the type itself.
-        Some(Parameter::Any) if overload.name == "pg_typeof" => None,
+        Some(Parameter::Any) if overload.signature.name == "pg_typeof" => None,
         Some(Parameter::Any | Parameter::AnyNonArray) if *argument == SqlType::Unknown => Some(SqlType::Text),
         Some(Parameter::Any | Parameter::AnyNonArray) | None => None,
     };

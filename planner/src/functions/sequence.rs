@@ -8,10 +8,13 @@ use arrow::{
         ArrowPrimitiveType, DataType, Field, Float64Type, Int32Type, Int64Type, IntervalMonthDayNanoType, TimestampMicrosecondType,
     },
 };
-use datafusion::logical_expr::{
-    Expr,
-    expr::{ScalarFunction, Unnest},
-    lit,
+use datafusion::{
+    common::ScalarValue,
+    logical_expr::{
+        Expr,
+        expr::{ScalarFunction, Unnest},
+        lit,
+    },
 };
 use sqlparser::tokenizer::Span;
 
@@ -29,20 +32,19 @@ use crate::{
     types::SqlType,
 };
 
+/// The function behind `generate_series`, which gives the whole series as a list.
+pub(crate) const SERIES_LIST: &str = "generate_series_list";
+
 pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("unnest(anyarray) anyelement", |_, values| unnest(values)),
-    Entry::rewrite("generate_series(integer, integer) integer", |binder, values| expand(binder, "generate_series_list", values)),
-    Entry::rewrite("generate_series(integer, integer, integer) integer", |binder, values| expand(binder, "generate_series_list", values)),
-    Entry::rewrite("generate_series(bigint, bigint) bigint", |binder, values| expand(binder, "generate_series_list", values)),
-    Entry::rewrite("generate_series(bigint, bigint, bigint) bigint", |binder, values| expand(binder, "generate_series_list", values)),
-    Entry::rewrite("generate_series(numeric, numeric) numeric", |binder, values| expand(binder, "generate_series_list", values)),
-    Entry::rewrite("generate_series(numeric, numeric, numeric) numeric", |binder, values| expand(binder, "generate_series_list", values)),
-    Entry::rewrite("generate_series(timestamp, timestamp, interval) timestamp", |binder, values| {
-        expand(binder, "generate_series_list", values)
-    }),
-    Entry::rewrite("generate_series(timestamptz, timestamptz, interval) timestamptz", |binder, values| {
-        expand(binder, "generate_series_list", values)
-    }),
+    Entry::rewrite("generate_series(integer, integer) integer", |binder, values| expand(binder, SERIES_LIST, values)),
+    Entry::rewrite("generate_series(integer, integer, integer) integer", |binder, values| expand(binder, SERIES_LIST, values)),
+    Entry::rewrite("generate_series(bigint, bigint) bigint", |binder, values| expand(binder, SERIES_LIST, values)),
+    Entry::rewrite("generate_series(bigint, bigint, bigint) bigint", |binder, values| expand(binder, SERIES_LIST, values)),
+    Entry::rewrite("generate_series(numeric, numeric) numeric", |binder, values| expand(binder, SERIES_LIST, values)),
+    Entry::rewrite("generate_series(numeric, numeric, numeric) numeric", |binder, values| expand(binder, SERIES_LIST, values)),
+    Entry::rewrite("generate_series(timestamp, timestamp, interval) timestamp", |binder, values| expand(binder, SERIES_LIST, values)),
+    Entry::rewrite("generate_series(timestamptz, timestamptz, interval) timestamptz", |binder, values| expand(binder, SERIES_LIST, values)),
     Entry::strict("generate_series_list(integer, integer) integer[]", integers::<Int32Type>),
     Entry::strict("generate_series_list(integer, integer, integer) integer[]", integers::<Int32Type>),
     Entry::strict("generate_series_list(bigint, bigint) bigint[]", integers::<Int64Type>),
@@ -82,6 +84,7 @@ pub(crate) fn is_set_returning(name: &str) -> bool {
 pub(crate) fn columns_of(name: &str) -> Option<&'static [&'static str]> {
     match name {
         "json_each" | "jsonb_each" | "json_each_text" | "jsonb_each_text" => Some(&["key", "value"]),
+        "pg_options_to_table" => Some(&["option_name", "option_value"]),
         _ => None,
     }
 }
@@ -107,6 +110,15 @@ pub(super) fn expand(binder: &Binder<'_>, name: &str, values: Vec<Typed>) -> Res
     rows_of(binder.call(name, values, Span::empty())?)
 }
 
+/// An integer as one of 64 bits; NULL and what is none are nothing.
+pub(crate) fn integer_of(value: &ScalarValue) -> Option<i64> {
+    match value {
+        ScalarValue::Int32(value) => value.map(i64::from),
+        ScalarValue::Int64(value) => *value,
+        _ => None,
+    }
+}
+
 /// Values that one call gives at most, over all its rows: they are made as a whole.
 const MAX_SERIES: usize = 1 << 25;
 
@@ -115,7 +127,7 @@ fn too_many() -> PlanError {
         .with_hint("Make it in pieces, or read rows from a datagen source.")
 }
 
-fn zero_step() -> PlanError {
+pub(crate) fn zero_step() -> PlanError {
     PlanError::new(sqlstate::INVALID_PARAMETER_VALUE, "step size cannot equal zero")
 }
 

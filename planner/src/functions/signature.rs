@@ -118,25 +118,22 @@ impl Entry {
     }
 }
 
-/// A function that can be called.
+/// A signature that has been read.
 #[derive(Clone, Debug)]
-pub(crate) struct Overload {
+pub(crate) struct Signature {
     pub(crate) name: &'static str,
-    pub(crate) internal: &'static str,
     pub(crate) parameters: Vec<Parameter>,
     /// Further arguments, any number, of this type.
     pub(crate) variadic: Option<Parameter>,
     pub(crate) result: ResultType,
-    pub(crate) body: Body,
 }
 
-impl Overload {
-    /// Reads the signature of an entry.
+impl Signature {
+    /// Reads a signature.
     ///
     /// # Panics
-    /// If it cannot be read, which the test of the registry finds.
-    pub(crate) fn of(entry: &Entry) -> Self {
-        let text = entry.signature;
+    /// If it cannot be read, which the tests of the registry and of the listing find.
+    pub(crate) fn parse(text: &'static str) -> Self {
         let open = text.find('(').unwrap_or_else(|| panic!("no parameters: {text}"));
         let close = text.rfind(") ").unwrap_or_else(|| panic!("no result: {text}"));
         let (name, inside, result) = (text[..open].trim(), &text[open + 1..close], text[close + 2..].trim());
@@ -147,15 +144,32 @@ impl Overload {
                 None => parameters.push(parameter(part)),
             }
         }
-        let internal = if entry.internal.is_empty() { name } else { entry.internal };
-        Self { name, internal, parameters, variadic, result: result_type(result), body: entry.body }
+        Self { name, parameters, variadic, result: result_type(result) }
+    }
+}
+
+/// A function that can be called.
+#[derive(Clone, Debug)]
+pub(crate) struct Overload {
+    pub(crate) signature: Signature,
+    pub(crate) internal: &'static str,
+    pub(crate) body: Body,
+}
+
+impl Overload {
+    /// The overload of an entry.
+    pub(crate) fn of(entry: &Entry) -> Self {
+        let signature = Signature::parse(entry.signature);
+        let internal = if entry.internal.is_empty() { signature.name } else { entry.internal };
+        Self { signature, internal, body: entry.body }
     }
 
     /// The kernel, if code computes it.
     pub(crate) fn kernel(&self) -> Option<Kernel> {
         match self.body {
             Body::Kernel(evaluate, traits) => {
-                let operator = (!self.name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')).then_some(self.name);
+                let operator = (!self.signature.name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_'))
+                    .then_some(self.signature.name);
                 Some(Kernel { name: self.internal, operator, evaluate, traits })
             }
             Body::Rewrite(_) => None,
@@ -164,14 +178,14 @@ impl Overload {
 
     /// The type of the parameter at a place.
     pub(crate) fn parameter(&self, index: usize) -> Option<&Parameter> {
-        self.parameters.get(index).or(self.variadic.as_ref())
+        self.signature.parameters.get(index).or(self.signature.variadic.as_ref())
     }
 
     /// Whether it can take so many arguments.
     pub(crate) fn takes(&self, count: usize) -> bool {
-        match self.variadic {
-            None => count == self.parameters.len(),
-            Some(_) => count >= self.parameters.len(),
+        match self.signature.variadic {
+            None => count == self.signature.parameters.len(),
+            Some(_) => count >= self.signature.parameters.len(),
         }
     }
 }

@@ -36,6 +36,23 @@ pub(crate) struct Chosen {
     pub(crate) result: SqlType,
 }
 
+/// What they take and give, as the list of functions shows it; the first and last values are listed as aggregates, which they are too.
+pub(crate) const SIGNATURES: &[&str] = &[
+    "row_number() bigint",
+    "rank() bigint",
+    "dense_rank() bigint",
+    "percent_rank() double precision",
+    "cume_dist() double precision",
+    "ntile(integer) bigint",
+    "lag(anyelement) anyelement",
+    "lag(anyelement, integer) anyelement",
+    "lag(anycompatible, integer, anycompatible) anycompatible",
+    "lead(anyelement) anyelement",
+    "lead(anyelement, integer) anyelement",
+    "lead(anycompatible, integer, anycompatible) anycompatible",
+    "nth_value(anyelement, integer) anyelement",
+];
+
 /// Names of the functions that need OVER.
 pub(crate) fn is_window_function(name: &str) -> bool {
     matches!(

@@ -1,5 +1,6 @@
 //! Nodes of a logical plan that DataFusion does not have.
 
+pub mod series;
 pub mod single_row;
 pub mod top_n;
 pub mod window;

@@ -2,7 +2,8 @@
 //! - `TABLE t`, where a query may stand, is `SELECT * FROM t`;
 //! - `ROW (a, b)` is `(a, b)`;
 //! - `a IS DISTINCT FROM b` is a binary operator with parentheses round `b`, which `sqlparser` would take to go on beyond AND and OR;
-//! - `x ISNULL` and `x NOTNULL` are `x IS NULL` and `x IS NOT NULL`.
+//! - `x ISNULL` and `x NOTNULL` are `x IS NULL` and `x IS NOT NULL`;
+//! - `SELECT` with neither columns nor FROM has a FROM of one row.
 //!
 //! New tokens have the place of the token they were made of.
 
@@ -148,6 +149,11 @@ fn respell_words(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
             skipped = words - 1;
         } else if is_word(&token.token, "TABLE") && starts_query(tokens, index) && matches!(after, Some(Token::Word(_))) {
             put(&[keyword("SELECT", Keyword::SELECT), Token::Mul, keyword("FROM", Keyword::FROM)]);
+        } else if is_word(&token.token, "SELECT") && before != Some(&Token::Period) && selects_nothing(after) {
+            let one_row = [Token::LParen, keyword("VALUES", Keyword::VALUES), Token::LParen, Token::Number("1".to_owned(), false)];
+            put(&[token.token.clone(), keyword("FROM", Keyword::FROM)]);
+            put(&one_row);
+            put(&[Token::RParen, Token::RParen, keyword("AS", Keyword::AS), Token::make_word("one_row", Some('"'))]);
         } else if is_word(&token.token, "ISNULL") && ends_operand(before) && after != Some(&Token::LParen) {
             put(&[keyword("IS", Keyword::IS), keyword("NULL", Keyword::NULL)]);
         } else if is_word(&token.token, "NOTNULL") && ends_operand(before) && after != Some(&Token::LParen) {
@@ -160,6 +166,16 @@ fn respell_words(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
         }
     }
     respelt
+}
+
+/// Whether what follows SELECT says that there are neither columns nor relations.
+fn selects_nothing(after: Option<&Token>) -> bool {
+    const CLAUSES: [&str; 12] =
+        ["WHERE", "GROUP", "HAVING", "WINDOW", "UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", "OFFSET", "FETCH", "FOR"];
+    match after {
+        None | Some(Token::SemiColon | Token::RParen) => true,
+        Some(word) => CLAUSES.iter().any(|clause| is_word(word, clause)),
+    }
 }
 
 /// Whether tokens start with parentheses round several items.
@@ -222,6 +238,10 @@ mod tests {
             ("WITH c AS (TABLE a) TABLE c", "WITH c AS (SELECT * FROM a) SELECT * FROM c"),
             ("SELECT 1 WHERE 1 IN (TABLE a) OR EXISTS (TABLE b)", "SELECT 1 WHERE 1 IN (SELECT * FROM a) OR EXISTS (SELECT * FROM b)"),
             ("SELECT ROW(1, (2)) < ROW(1, f(3, 4)), ROW(5)", "SELECT (1, (2)) < (1, f(3, 4)), ROW(5)"),
+            (
+                "SELECT WHERE EXISTS (SELECT)",
+                "SELECT FROM (VALUES (1)) AS \"one_row\" WHERE EXISTS (SELECT FROM (VALUES (1)) AS \"one_row\")",
+            ),
             ("SELECT a ISNULL, b NOTNULL, (1) ISNULL", "SELECT a IS NULL, b IS NOT NULL, (1) IS NULL"),
         ] {
             assert_eq!(parse_query(written).unwrap().to_string(), parse_query(meant).unwrap().to_string(), "{written}");

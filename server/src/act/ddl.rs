@@ -3,7 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use millpond_engine::job::status::{JobHandle, JobState};
+use millpond_engine::{
+    job::status::{JobHandle, JobState},
+    sink::open_sink,
+};
 use millpond_planner::{
     bind::{BoundAlterJob, BoundCreateAs, BoundDrop, BoundNotice, BoundStatement, JobAction},
     catalog::{CatalogChange, Object, ObjectBody},
@@ -223,7 +226,9 @@ async fn create_job(
     let changed = server.catalog.snapshot().apply(change)?;
     let plan = jobs::plan(&server, &changed, &object)?;
     if let ObjectBody::Sink(sink) = &object.body {
-        jobs::sink_spec(&object.name, sink, &plan.schema, plan.append_only)?;
+        let spec = jobs::sink_spec(&object.name, sink, &plan.schema, plan.append_only)?;
+        // A job would go on trying; who creates the sink hears of it at once.
+        cancel.race(async { open_sink(&spec).check().await.map_err(SqlError::from) }).await?;
     }
     for warning in plan.warnings.clone() {
         session.notify(Notice::information(warning));
@@ -249,14 +254,18 @@ async fn create_job(
 /// Waits until what existed when the job started is in the view, saying how far it is.
 async fn wait_ready(session: &mut Session, job: &Arc<JobHandle>, cancel: &Cancel) -> Result<()> {
     let mut ready = std::pin::pin!(job.wait_ready());
+    let mut told = String::new();
     loop {
         tokio::select! {
             biased;
             ready = &mut ready => return Ok(ready?),
             error = cancel.fired() => return Err(error),
             () = tokio::time::sleep(PROGRESS_INTERVAL) => {
-                if job.state() == JobState::Backfilling {
-                    session.notify(Notice::information(progress(job)));
+                let progress = progress(job);
+                // What has been read waits for its checkpoint: nothing new to tell.
+                if job.state() == JobState::Backfilling && progress != told {
+                    session.notify(Notice::information(progress.clone()));
+                    told = progress;
                 }
             }
         }

@@ -4,7 +4,7 @@ use millpond_planner::pg_text::TextError;
 
 use crate::error::{Notice, SqlError};
 
-/// S, V, C, M, D, H, P: severity twice (V is never translated), SQLSTATE, message, detail, hint, position.
+/// S, V, C, M, D, H, P, W: severity twice (V is never translated), SQLSTATE, message, detail, hint, position, context.
 pub(super) fn error_fields(error: &SqlError) -> Vec<(u8, String)> {
     let severity = error.severity.as_str();
     let mut fields =
@@ -12,6 +12,7 @@ pub(super) fn error_fields(error: &SqlError) -> Vec<(u8, String)> {
     fields.extend(error.detail.as_ref().map(|detail| (b'D', clean(detail))));
     fields.extend(error.hint.as_ref().map(|hint| (b'H', clean(hint))));
     fields.extend(error.position.map(|position| (b'P', position.to_string())));
+    fields.extend(error.context.as_ref().map(|context| (b'W', clean(context))));
     fields
 }
 

@@ -9,7 +9,10 @@ use datafusion::{
     physical_plan::{ExecutionPlan, SendableRecordBatchStream, display::DisplayableExecutionPlan, displayable, execute_stream},
 };
 use millpond_engine::bounded::with_exchanges;
-use millpond_planner::functions::session::{session_config, session_state};
+use millpond_planner::{
+    functions::session::{session_config, session_state},
+    logical::series::stream_series,
+};
 
 use crate::{batch::BatchRuntime, error::Result, relation::contents::BATCH_ROWS};
 
@@ -49,13 +52,13 @@ impl QueryEngine {
         if spills {
             state.config_mut().options_mut().optimizer.prefer_hash_join = false;
         }
-        let plan = with_exchanges(state.create_physical_plan(plan).await?)?;
+        let plan = with_exchanges(state.create_physical_plan(&stream_series(plan.clone())?).await?)?;
         Ok(Query { plan, context: state.task_ctx() })
     }
 
     /// Optimizes a plan without planning how to run it.
     pub(crate) fn optimize(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
-        Ok(self.small.optimize(plan)?)
+        Ok(self.small.optimize(&stream_series(plan.clone())?)?)
     }
 }
 

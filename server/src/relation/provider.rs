@@ -16,7 +16,8 @@ use datafusion::{
     physical_expr::{EquivalenceProperties, PhysicalExpr},
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, SendableRecordBatchStream,
-        execution_plan::{Boundedness, EmissionType},
+        coop::make_cooperative,
+        execution_plan::{Boundedness, EmissionType, SchedulingType},
         statistics::StatisticsArgs,
         stream::RecordBatchStreamAdapter,
     },
@@ -124,7 +125,8 @@ impl RelationScan {
             Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             Boundedness::Bounded,
-        );
+        )
+        .with_scheduling_type(SchedulingType::Cooperative);
         Self { name, contents, part, projection, limit, properties: Arc::new(properties) }
     }
 }
@@ -177,7 +179,7 @@ impl ExecutionPlan for RelationScan {
         };
         let stream = futures::stream::iter(batches.map(named));
         let adapter = RecordBatchStreamAdapter::new(self.schema(), stream);
-        Ok(datafusion::physical_plan::coop::make_cooperative(Box::pin(adapter)))
+        Ok(make_cooperative(Box::pin(adapter)))
     }
 
     fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {

@@ -14,7 +14,8 @@ use datafusion::{
     physical_expr::{EquivalenceProperties, PhysicalExpr},
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, SendableRecordBatchStream,
-        execution_plan::{Boundedness, EmissionType},
+        coop::make_cooperative,
+        execution_plan::{Boundedness, EmissionType, SchedulingType},
         statistics::StatisticsArgs,
         stream::RecordBatchStreamAdapter,
     },
@@ -119,7 +120,8 @@ impl SourceScan {
             Partitioning::UnknownPartitioning(lanes.len()),
             EmissionType::Incremental,
             Boundedness::Bounded,
-        );
+        )
+        .with_scheduling_type(SchedulingType::Cooperative);
         Self { name, source, lanes, projection, limit, properties: Arc::new(properties) }
     }
 }
@@ -157,7 +159,7 @@ impl ExecutionPlan for SourceScan {
         let rows = parts.map_ok(move |part| read_part(source.clone(), part, projection.clone())).try_flatten();
         // A limit is per partition here; whoever asked for it cuts the whole again.
         let limited = limit_rows(rows, self.limit.unwrap_or(usize::MAX));
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), limited)))
+        Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(self.schema(), limited))))
     }
 
     fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], _args: &StatisticsArgs) -> Result<Arc<Statistics>> {

@@ -121,7 +121,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting("maintenance_work_mem", "64MB", Kind::Text, "Accepted for compatibility; without effect."),
     preset("max_identifier_length", "63", false, "Shows the maximum identifier length."),
     preset("max_index_keys", "32", false, "Shows the maximum number of index keys."),
-    preset("max_connections", "1000", false, "Shows the maximum number of concurrent connections."),
+    preset("max_connections", "", false, "Shows the maximum number of concurrent connections."),
     setting("password_encryption", "scram-sha-256", Kind::Text, "Chooses the algorithm for encrypting passwords."),
     setting(
         "read_freshness",

@@ -63,6 +63,7 @@ fn tables(context: &SystemContext<'_>) -> Result<Vec<Row>> {
             ObjectBody::View(_) => "VIEW",
             // The standard does not know them and Postgres leaves them out; tools that ask here are better served by seeing them.
             ObjectBody::MaterializedView(_) => "MATERIALIZED VIEW",
+            ObjectBody::Source(_) => "FOREIGN",
             _ => "BASE TABLE",
         };
         rows.push(row(context.catalog.schema_name(object), &object.name, kind, matches!(object.body, ObjectBody::Table(_))));

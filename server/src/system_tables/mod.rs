@@ -8,6 +8,8 @@ pub(crate) mod numbers;
 pub(crate) mod pg_activity;
 pub(crate) mod pg_catalog;
 pub(crate) mod pg_constraints;
+pub(crate) mod pg_foreign;
+pub(crate) mod pg_functions;
 pub(crate) mod pg_views;
 pub(crate) mod registry;
 pub(crate) mod rows;

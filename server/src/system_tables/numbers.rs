@@ -1,6 +1,6 @@
 //! OIDs of things that the catalog has no number for. They are functions of the numbers it has, so that they survive a restart.
 
-use millpond_planner::functions::system::describe::constraint_oid;
+use millpond_planner::functions::system::numbers::{constraint_oid, derived_oid, primary_key_index_oid, rewrite_rule_oid};
 
 /// Postgres' number of the bootstrap superuser, who owns everything.
 pub(crate) const OWNER: i32 = 10;
@@ -18,9 +18,7 @@ pub(crate) const PG_NAMESPACE: i32 = 2615;
 /// `pg_rewrite`, likewise.
 pub(crate) const PG_REWRITE: i32 = 2618;
 
-const PRIMARY_KEY_INDEX: i32 = 0x2000_0000;
 const ROW_TYPE: i32 = 0x3000_0000;
-const REWRITE_RULE: i32 = 0x3800_0000;
 const DEFAULT: i32 = 0x6000_0000;
 
 /// The OID of a catalog object: its number.
@@ -28,13 +26,9 @@ pub(crate) fn oid(id: u64) -> i32 {
     i32::try_from(id).unwrap_or(i32::MAX)
 }
 
-fn derived(base: i32, id: u64) -> i32 {
-    base + (oid(id) & 0x07ff_ffff)
-}
-
 /// The index behind a table's primary key.
 pub(crate) fn primary_key_index(table: u64) -> i32 {
-    derived(PRIMARY_KEY_INDEX, table)
+    primary_key_index_oid(table)
 }
 
 /// A table's primary key.
@@ -44,12 +38,12 @@ pub(crate) fn primary_key_constraint(table: u64) -> i32 {
 
 /// A relation's row type.
 pub(crate) fn row_type(relation: u64) -> i32 {
-    derived(ROW_TYPE, relation)
+    derived_oid(ROW_TYPE, relation)
 }
 
 /// The rule that makes a relation a view.
 pub(crate) fn rewrite_rule(view: u64) -> i32 {
-    derived(REWRITE_RULE, view)
+    rewrite_rule_oid(view)
 }
 
 /// The check constraint of that number, from 0.

@@ -92,7 +92,9 @@ fn pg_settings(context: &SystemContext<'_>) -> Result<Vec<Row>> {
             let millis = |text: &str| settings::parse_millis(text).unwrap_or_default().to_string();
             (millis(value), millis(setting.default), Cell::from("ms"))
         } else {
-            (value.clone(), setting.default.to_owned(), Cell::Null)
+            // What users cannot set is what the server was started with.
+            let default = if setting.read_only { value.clone() } else { setting.default.to_owned() };
+            (value.clone(), default, Cell::Null)
         };
         rows.push(vec![
             ("name", setting.name.into()),

@@ -32,11 +32,12 @@ pub(crate) fn rows_of(name: &str) -> Option<MakeRows> {
 /// The kind that `pg_class` shows an object as; `None` for those that are no relations to Postgres.
 pub(crate) fn relation_kind(object: &Object) -> Option<&'static str> {
     match object.body {
-        ObjectBody::Table(_) | ObjectBody::Source(_) => Some("r"),
+        ObjectBody::Table(_) => Some("r"),
+        ObjectBody::Source(_) | ObjectBody::Sink(_) => Some("f"),
         ObjectBody::View(_) => Some("v"),
         ObjectBody::MaterializedView(_) => Some("m"),
         ObjectBody::Index(_) => Some("i"),
-        ObjectBody::Schema | ObjectBody::Sink(_) => None,
+        ObjectBody::Schema => None,
     }
 }
 
@@ -211,7 +212,7 @@ fn column_row(relation: i32, number: usize, column: &Column) -> Row {
 fn pg_attribute(context: &SystemContext<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for object in context.catalog.objects() {
-        if object.is_readable() {
+        if object.is_readable() || matches!(object.body, ObjectBody::Sink(_)) {
             rows.extend(object.columns().iter().zip(1..).map(|(column, number)| column_row(oid(object.id), number, column)));
         }
         let mut index_columns = |index: i32, relation: &Object, columns: &mut dyn Iterator<Item = usize>| {

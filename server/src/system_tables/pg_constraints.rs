@@ -1,6 +1,9 @@
-//! Keys, checks and indexes: `pg_index`, `pg_constraint`, `pg_indexes`, and the texts of `pg_get_indexdef` and `pg_get_constraintdef`.
+//! Keys, checks and indexes: `pg_index`, `pg_constraint`, `pg_indexes`.
 
-use millpond_planner::catalog::{Catalog, Object, ObjectBody, name::quoted};
+use millpond_planner::{
+    catalog::{Catalog, Object},
+    functions::system::describe::IndexText,
+};
 
 use crate::{
     error::Result,
@@ -22,80 +25,39 @@ pub(crate) fn rows_of(name: &str) -> Option<MakeRows> {
     })
 }
 
-/// An index as the catalog relations show it: one that was created, or the one behind a primary key.
+/// An index as the catalog relations show it.
 pub(crate) struct ShownIndex<'a> {
     /// Its OID.
     pub(crate) oid: i32,
-    /// Its name.
-    pub(crate) name: &'a str,
-    /// The relation.
-    pub(crate) relation: &'a Object,
-    /// Columns, and which are descending.
-    pub(crate) columns: Vec<(usize, bool)>,
-    /// UNIQUE.
-    pub(crate) unique: bool,
+    /// Its name, relation and columns.
+    pub(crate) text: IndexText<'a>,
     /// Behind a primary key.
     pub(crate) primary: bool,
 }
 
-/// All of them.
+/// All of them: those that were created, and those behind primary keys.
 pub(crate) fn indexes(catalog: &Catalog) -> Vec<ShownIndex<'_>> {
     let mut indexes = Vec::new();
     for object in catalog.objects() {
-        if let Some(key) = object.table().and_then(|table| table.primary_key.as_ref()) {
-            indexes.push(ShownIndex {
-                oid: numbers::primary_key_index(object.id),
-                name: &key.name,
-                relation: object,
-                columns: key.columns.iter().map(|column| (*column, false)).collect(),
-                unique: true,
-                primary: true,
-            });
+        if let Some(text) = IndexText::of_primary_key(object) {
+            indexes.push(ShownIndex { oid: numbers::primary_key_index(object.id), text, primary: true });
         }
-        if let ObjectBody::Index(index) = &object.body
-            && let Some(relation) = catalog.get(index.relation)
-        {
-            let (name, columns) = (object.name.as_str(), index.columns.clone());
-            indexes.push(ShownIndex { oid: oid(object.id), name, relation, columns, unique: index.unique, primary: false });
+        if let Some(text) = IndexText::of_index(catalog, object) {
+            indexes.push(ShownIndex { oid: oid(object.id), text, primary: false });
         }
     }
     indexes
 }
 
-impl ShownIndex<'_> {
-    /// CREATE INDEX as `pg_get_indexdef` writes it; with a column number from 1, only that column.
-    pub(crate) fn definition(&self, catalog: &Catalog, column: i32) -> String {
-        let names: Vec<String> = self
-            .columns
-            .iter()
-            .map(|(column, descending)| {
-                let name = self.relation.columns().get(*column).map(|column| quoted(&column.name)).unwrap_or_default();
-                if *descending { format!("{name} DESC") } else { name }
-            })
-            .collect();
-        if column > 0 {
-            return names.get(column as usize - 1).cloned().unwrap_or_default();
-        }
-        format!(
-            "CREATE {}INDEX {} ON {}.{} USING btree ({})",
-            if self.unique { "UNIQUE " } else { "" },
-            quoted(self.name),
-            quoted(catalog.schema_name(self.relation)),
-            quoted(&self.relation.name),
-            names.join(", ")
-        )
-    }
-}
-
 fn pg_index(context: &SystemContext<'_>) -> Result<Vec<Row>> {
-    let row = |index: ShownIndex<'_>| -> Row {
+    let row = |ShownIndex { oid: number, text: index, primary }: ShownIndex<'_>| -> Row {
         let mut row: Row = vec![
-            ("indexrelid", index.oid.into()),
+            ("indexrelid", number.into()),
             ("indrelid", oid(index.relation.id).into()),
             ("indnatts", index.columns.len().into()),
             ("indnkeyatts", index.columns.len().into()),
             ("indisunique", index.unique.into()),
-            ("indisprimary", index.primary.into()),
+            ("indisprimary", primary.into()),
             ("indkey", Cell::Ints(index.columns.iter().map(|(column, _)| *column as i64 + 1).collect())),
             ("indcollation", Cell::Ints(vec![0; index.columns.len()])),
             ("indclass", Cell::Ints(vec![0; index.columns.len()])),
@@ -189,12 +151,12 @@ fn pg_constraint(context: &SystemContext<'_>) -> Result<Vec<Row>> {
 
 fn pg_indexes(context: &SystemContext<'_>) -> Result<Vec<Row>> {
     let catalog = context.catalog;
-    let row = |index: ShownIndex<'_>| -> Row {
+    let row = |ShownIndex { text: index, .. }: ShownIndex<'_>| -> Row {
         vec![
             ("schemaname", catalog.schema_name(index.relation).into()),
             ("tablename", index.relation.name.as_str().into()),
             ("indexname", index.name.into()),
-            ("indexdef", index.definition(catalog, 0).into()),
+            ("indexdef", index.definition(catalog).into()),
         ]
     };
     Ok(indexes(catalog).into_iter().map(row).collect())

@@ -29,7 +29,7 @@ pub(crate) fn rows_of(name: &str) -> Option<MakeRows> {
 }
 
 fn is_table(object: &&Object) -> bool {
-    matches!(object.body, ObjectBody::Table(_) | ObjectBody::Source(_))
+    matches!(object.body, ObjectBody::Table(_))
 }
 
 fn pg_tables(context: &SystemContext<'_>) -> Result<Vec<Row>> {

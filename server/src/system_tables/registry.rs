@@ -8,14 +8,14 @@ use arrow::{
     datatypes::{DataType, Int32Type, SchemaRef},
 };
 use datafusion_pg_catalog::pg_catalog::{ArrowTable, PgCatalogStaticTables};
-use millpond_planner::catalog::Catalog;
+use millpond_planner::{catalog::Catalog, functions::listing};
 
 use crate::{
     error::{Result, SqlError},
     session::view::SessionView,
     state::ServerState,
     system_tables::{
-        information_schema, millpond, pg_activity, pg_catalog, pg_constraints, pg_views,
+        information_schema, millpond, pg_activity, pg_catalog, pg_constraints, pg_foreign, pg_functions, pg_views,
         rows::{self, Row},
     },
 };
@@ -76,10 +76,19 @@ impl SystemRelations {
         let fixed = fixed_tables()?;
         let numbers = FunctionNumbers::of(fixed.get("pg_proc"));
         let mut relations = Vec::new();
+        // Which of the shipped functions are listed depends on the types.
+        let types = PG_CATALOG.lines().map(|line| parse("pg_catalog", line)).find(|relation| relation.name == "pg_type");
+        let types = match (types, fixed.get("pg_type")) {
+            (Some(relation), Some(table)) => Some(fit(table, &relation.schema, &numbers)?),
+            _ => None,
+        };
         for line in PG_CATALOG.lines() {
             let mut relation = parse("pg_catalog", line);
             relation.rows = match (made_pg_catalog(&relation.name), fixed.get(relation.name.as_str())) {
                 (Some(make), _) => Rows::Made(make),
+                (None, Some(table)) if relation.name == "pg_proc" => {
+                    Rows::Fixed(pg_functions::rows(&relation.schema, &fit(table, &relation.schema, &numbers)?, types.as_ref())?)
+                }
                 (None, Some(table)) => Rows::Fixed(fit(table, &relation.schema, &numbers)?),
                 (None, None) => Rows::None,
             };
@@ -128,6 +137,7 @@ fn made_pg_catalog(name: &str) -> Option<MakeRows> {
         .or_else(|| pg_constraints::rows_of(name))
         .or_else(|| pg_views::rows_of(name))
         .or_else(|| pg_activity::rows_of(name))
+        .or_else(|| pg_foreign::rows_of(name))
 }
 
 /// A line `oid kind name: column type, ...`.
@@ -146,6 +156,9 @@ struct FunctionNumbers(HashMap<String, i32>);
 impl FunctionNumbers {
     fn of(functions: Option<&RecordBatch>) -> Self {
         let mut numbers = HashMap::new();
+        for function in listing::functions() {
+            numbers.entry(function.name.to_owned()).or_insert(function.oid);
+        }
         if let Some(functions) = functions
             && let (Some(oids), Some(names)) = (functions.column_by_name("oid"), functions.column_by_name("proname"))
             && let (Ok(oids), Ok(names)) = (cast(oids, &DataType::Int32), cast(names, &DataType::Utf8))

@@ -6,6 +6,7 @@ mod fuzz;
 mod kills;
 mod observe;
 mod process;
+mod psql;
 mod slt;
 mod streaming;
 mod tidy;

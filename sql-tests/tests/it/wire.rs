@@ -101,6 +101,17 @@ fn settings_of_the_startup_packet_hold() {
 }
 
 #[test]
+fn sessions_are_told_how_many_there_may_be() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = Config { max_connections: 7, ..Config::for_tests(directory.path()) };
+    let server = TestServer::start_with(config).expect("a server");
+    let mut client = server.connect();
+    assert_eq!(client.rows("SHOW max_connections").expect("a row"), ["7"]);
+    let shown = client.rows("SELECT setting, boot_val, source FROM pg_settings WHERE name = 'max_connections'");
+    assert_eq!(shown.expect("a row"), ["7 7 default"]);
+}
+
+#[test]
 fn a_password_is_proved_with_scram() {
     let directory = tempfile::tempdir().expect("a directory");
     let config = Config { password: Some("pond water".to_string()), ..Config::for_tests(directory.path()) };

@@ -217,6 +217,34 @@ fn a_copy_that_fails_leaves_nothing_and_the_session_goes_on() {
 }
 
 #[test]
+fn an_error_of_a_copy_names_line_and_column() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.query("CREATE TABLE c (a INT PRIMARY KEY, b VARCHAR(3) NOT NULL, CHECK (a <> 13))").expect("a table");
+    let mut refused = |options: &str, data: &str| {
+        client
+            .send(&[query(&format!("COPY c FROM STDIN {options}")), frame(b'd', data.as_bytes()), frame(b'c', &[])].concat())
+            .expect("sent");
+        let answer = client.exchange(&[]).expect("answers");
+        let error = answer.iter().find(|message| message.kind == b'E').expect("an error").fields();
+        let field = |code: char| error.iter().find(|(candidate, _)| *candidate == code).map(|(_, value)| value.clone()).unwrap_or_default();
+        (field('C'), field('W'))
+    };
+    let expected = |sqlstate: &str, context: &str| (sqlstate.to_owned(), context.to_owned());
+    assert_eq!(refused("", "1\tx\n2\ty\nabc\tz\nd\n"), expected("22P02", "COPY c, line 3, column a: \"abc\""));
+    assert_eq!(refused("", "1\tx\n2\ttoolong\n"), expected("22001", "COPY c, line 2, column b: \"toolong\""));
+    assert_eq!(refused("", "1\tx\n2\t\\N\n"), expected("23502", "COPY c, line 2: \"2\t\\N\""));
+    assert_eq!(refused("", "13\tx\n"), expected("23514", "COPY c, line 1: \"13\tx\""));
+    assert_eq!(refused("", "1\tx\n2\n"), expected("22P04", "COPY c, line 2: \"2\""));
+    assert_eq!(refused("", "1\tx\t3\n"), expected("22P04", "COPY c, line 1: \"1\tx\t3\""));
+    assert_eq!(refused("", "1\tx\n2\tx\n1\tx\n"), expected("23505", "COPY c, line 3"));
+    assert_eq!(refused("(FORMAT csv, HEADER)", "a,b\n1,\"x\ny\"\n2,x,3\n"), expected("22P04", "COPY c, line 4: \"2,x,3\""));
+    // The row before the one that cannot be read comes first, and a long value is cut.
+    let long = format!("{}\t\n1\n", "9".repeat(200));
+    assert_eq!(refused("", &long), expected("22003", &format!("COPY c, line 1, column a: \"{}...\"", "9".repeat(100))));
+}
+
+#[test]
 fn statements_by_name_are_the_same_for_sql_and_for_messages() {
     let server = TestServer::start();
     let mut client = server.connect();

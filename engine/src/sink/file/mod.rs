@@ -136,6 +136,10 @@ impl FileSink {
 
 #[async_trait]
 impl Sink for FileSink {
+    async fn check(&mut self) -> Result<()> {
+        self.run(State::check).await
+    }
+
     async fn reached(&mut self) -> Result<Epoch> {
         self.run(State::reached).await
     }
@@ -147,8 +151,8 @@ impl Sink for FileSink {
 }
 
 impl State {
-    /// The epoch of the newest manifest. What a crash left behind is removed.
-    fn reached(&mut self) -> Result<Epoch> {
+    /// The folder, which is there now.
+    fn open_target(&mut self) -> Result<Target> {
         let target = match (self.target.take(), &self.folder) {
             (Some(target), _) => target,
             (None, Base::Local(folder)) => Target::Local(folder.clone()),
@@ -157,6 +161,19 @@ impl State {
             }
         };
         target.create()?;
+        Ok(target)
+    }
+
+    /// Whether files can be written, and what is there already can be read.
+    fn check(&mut self) -> Result<()> {
+        let target = self.open_target()?;
+        target.try_write()?;
+        target.newest_manifest().map(drop)
+    }
+
+    /// The epoch of the newest manifest. What a crash left behind is removed.
+    fn reached(&mut self) -> Result<Epoch> {
+        let target = self.open_target()?;
         self.newest = target.newest_manifest()?;
         let reached = self.newest.as_ref().map_or(Epoch(0), |manifest| Epoch(manifest.epoch));
         target.remove_left_overs(reached)?;

@@ -21,6 +21,9 @@ const MANIFEST_FOLDER: &str = "_manifest";
 /// How the name of a manifest ends that is being written.
 const DRAFT: &str = ".draft";
 
+/// A file that is written to see whether files can be; no data, by its first character.
+const ATTEMPT: &str = ".attempt";
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
@@ -62,6 +65,18 @@ impl Target {
         let manifests = folder.join(MANIFEST_FOLDER);
         fs::create_dir_all(&manifests).map_err(|error| file_error("create", &shown(&manifests), &error))?;
         sync_folder(folder)
+    }
+
+    /// Writes a file and removes it again.
+    pub(super) fn try_write(&self) -> Result<()> {
+        match self {
+            Target::Local(folder) => {
+                let path = folder.join(ATTEMPT);
+                File::create(&path).map_err(|error| file_error("create", &shown(&path), &error))?;
+            }
+            Target::Remote(files, runtime) => runtime.block_on(files.put(ATTEMPT, Bytes::new()))?,
+        }
+        self.remove(ATTEMPT)
     }
 
     /// The name by which a person finds a file.

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::{FileSink, State, manifest::Manifest, target::Target};
 use crate::{
+    error::EngineError,
     format::{csv::CsvFormat, csv_write},
     sink::{Sink, SinkConnector, SinkOptions, SinkSpec},
     source::{ReadOutcome, SourceOptions, SourceSpec, open_source},
@@ -79,6 +80,19 @@ async fn rows_of_every_format_are_read_back_by_the_file_source() {
         }
         assert_eq!(text, "1,\"a,\"\"b\"\"\nc\"\n2,\n3,é\n4,d\n", "{format}");
     }
+}
+
+#[tokio::test]
+async fn a_folder_is_tried_before_it_is_relied_on() {
+    let folder = TempDir::new().unwrap();
+    let inner = folder.path().join("a/b");
+    sink(&spec(&inner, &[("format", "csv")], true).unwrap()).check().await.unwrap();
+    let names: Vec<_> = fs::read_dir(&inner).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["_manifest"]);
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let refused = sink(&spec(&file, &[("format", "csv")], true).unwrap()).check().await.unwrap_err();
+    assert!(matches!(refused, EngineError::User { sqlstate: "42809", .. }), "{refused}");
 }
 
 #[tokio::test]

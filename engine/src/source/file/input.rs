@@ -48,12 +48,16 @@ struct RemoteFile {
     window: Mutex<(u64, Bytes)>,
 }
 
-/// An error of the operating system, as Postgres words it: SQLSTATE 58P01 if the file does not exist.
+/// An error of the operating system with Postgres' words and SQLSTATE, 58P01 if the file does not exist.
 pub(crate) fn file_error(action: &str, file: &str, error: &std::io::Error) -> EngineError {
     use std::io::ErrorKind;
     let (sqlstate, reason) = match error.kind() {
         ErrorKind::NotFound => ("58P01", "No such file or directory".to_owned()),
         ErrorKind::PermissionDenied => ("42501", "Permission denied".to_owned()),
+        ErrorKind::ReadOnlyFilesystem => ("42501", "Read-only file system".to_owned()),
+        ErrorKind::NotADirectory => ("42809", "Not a directory".to_owned()),
+        ErrorKind::IsADirectory => ("42809", "Is a directory".to_owned()),
+        ErrorKind::StorageFull => ("53100", "No space left on device".to_owned()),
         _ => ("58030", error.to_string()),
     };
     EngineError::user(sqlstate, format!("could not {action} file \"{file}\": {reason}"))

@@ -148,7 +148,9 @@ impl Binder<'_> {
         let name = match &definition.name {
             Some(name) => fold(name),
             None => {
-                let base = match column {
+                let named: Vec<&str> = condition.column_refs().into_iter().map(|column| column.name.as_str()).collect();
+                // A condition on one column is called after it, wherever it is written.
+                let base = match column.or(if let [only] = named.as_slice() { Some(only) } else { None }) {
                     Some(column) => format!("{table}_{column}_check"),
                     None => format!("{table}_check"),
                 };

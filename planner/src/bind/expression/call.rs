@@ -187,7 +187,7 @@ impl Binder<'_> {
 
     fn kernel_call(&self, overload: &Overload, arguments: Vec<Typed>, element: Option<&SqlType>) -> Typed {
         let types: Vec<SqlType> = arguments.iter().map(|argument| argument.sql_type.clone()).collect();
-        let result = overload.result.resolve(&types, element);
+        let result = overload.signature.result.resolve(&types, element);
         let kernel = overload.kernel().expect("the caller saw that code computes it");
         let expressions: Vec<Expr> = arguments.into_iter().map(|argument| argument.expr).collect();
         let arrow = types.iter().map(SqlType::arrow).collect();

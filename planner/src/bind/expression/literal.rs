@@ -80,6 +80,12 @@ fn string(text: &str) -> Typed {
     Typed::literal(ScalarValue::Utf8View(Some(text.to_owned())), SqlType::Unknown)
 }
 
+/// A number that is no integer, as the text that it is written as.
+pub(super) fn fraction(value: &ValueWithSpan) -> Option<Typed> {
+    let Value::Number(text, _) = &value.value else { return None };
+    text.parse::<i64>().is_err().then(|| string(&text.replace('_', "")))
+}
+
 /// An integer of the smallest type that holds it, or a numeric with its own digits. A number too long for a numeric becomes a double.
 fn number(text: &str, span: Span) -> Result<Typed> {
     let text: String = text.chars().filter(|character| *character != '_').collect();

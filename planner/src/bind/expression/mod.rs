@@ -23,7 +23,7 @@ pub(super) use self::{call::undefined, operator::balanced, place::Place};
 use super::{binder::Binder, scope::Scope, typed::Typed};
 use crate::{
     error::{PlanError, Result},
-    types::name::from_ast,
+    types::{SqlType, name::from_ast},
 };
 
 /// Stack that one level of nesting may need, and how much is added when there is less.
@@ -136,12 +136,17 @@ impl Binder<'_> {
         self.condition(value, place.clause, ast.span())
     }
 
-    /// What is cast. An array constructor takes the element type of the cast, so that `ARRAY[]::int[]` has one.
-    fn cast_operand(&self, ast: &ast::Expr, to: &crate::types::SqlType, scope: &Scope<'_>, place: &Place<'_>) -> Result<Typed> {
+    /// What is cast. An array constructor takes the element type of the cast, so that `ARRAY[]::int[]` has one; a number that becomes a float is read
+    /// as one, for numerics have fewer digits.
+    fn cast_operand(&self, ast: &ast::Expr, to: &SqlType, scope: &Scope<'_>, place: &Place<'_>) -> Result<Typed> {
         match (strip(ast), to.element()) {
             (ast::Expr::Array(array), Some(element)) if array.elem.is_empty() => {
                 Ok(super::typed::Typed::literal(crate::functions::cast::empty_array(element), to.clone()))
             }
+            (ast::Expr::Value(value), _) if matches!(to, SqlType::Double | SqlType::Real) => match literal::fraction(value) {
+                Some(text) => Ok(text),
+                None => self.expression(ast, scope, place),
+            },
             _ => self.expression(ast, scope, place),
         }
     }

@@ -62,6 +62,8 @@ fn joining() {
                 "SELECT a.x, s.m FROM a CROSS JOIN LATERAL (SELECT max(y) AS m FROM b WHERE b.k = a.k) s ORDER BY 1",
                 &["10 NULL", "20 200", "21 200"],
             ),
+            ("SELECT EXISTS (SELECT), EXISTS (SELECT WHERE false), (SELECT count(*) FROM (SELECT FROM a) s) = count(*) FROM a", &["t f t"]),
+            ("SELECT", &[""]),
             ("SELECT a.x, g FROM a, generate_series(1, a.k) g ORDER BY 1, 2", &["10 1", "20 1", "20 2", "21 1", "21 2"]),
             ("SELECT count(*) FROM a CROSS JOIN b", &["9"]),
             (

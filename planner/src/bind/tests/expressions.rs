@@ -37,6 +37,9 @@ fn numbers() {
             ("SELECT '-2e999'::float8", &["!22003"]),
             ("SELECT '1e60'::real", &["!22003"]),
             ("SELECT '1e-999'::float8", &["!22003"]),
+            ("SELECT 1e400::float8", &["!22003"]),
+            ("SELECT 1e40::real", &["!22003"]),
+            ("SELECT 1.5e2::float8, 10.25::real, -1e-300::float8, (1e39)::float8", &["150 10.25 -1e-300 1e+39"]),
             ("SELECT 1e308::float8 * 10", &["!22003"]),
             ("SELECT 0.908 * 100::bigint, 1.50 + 1, 2 * 1.5, 10 - 0.25", &["90.800 2.50 3.0 9.75"]),
             (
@@ -296,6 +299,16 @@ fn session_and_catalog() {
                 "SELECT col_description('t'::regclass, 2), pg_get_viewdef('v'::regclass), obj_description('t'::regclass, 'pg_class') IS NULL",
                 &["note  SELECT a FROM public.t; t"],
             ),
+            (
+                "SELECT pg_get_viewdef('public.v', true), pg_get_viewdef('t') IS NULL, pg_get_indexdef(536887296)",
+                &[" SELECT a FROM public.t; t CREATE UNIQUE INDEX t_pkey ON public.t USING btree (a)"],
+            ),
+            ("SELECT pg_get_viewdef('nosuch')", &["!42P01"]),
+            (
+                "SELECT pg_get_ruledef(939540481, true)",
+                &["CREATE RULE \"_RETURN\" AS\n    ON SELECT TO public.v DO INSTEAD  SELECT a FROM public.t;"],
+            ),
+            ("SELECT option_name, option_value FROM pg_options_to_table(ARRAY['a=1', 'b=x=y', 'c'])", &["a 1", "b x=y", "c NULL"]),
             ("SELECT pg_size_pretty(10240::bigint), pg_typeof(1), pg_typeof('x'), 'int4'::regtype", &["10 kB integer unknown integer"]),
             ("SELECT pg_typeof(sum(x)), pg_typeof(NULL) FROM (VALUES (1), (2)) t(x)", &["bigint unknown"]),
         ],

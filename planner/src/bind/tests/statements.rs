@@ -97,12 +97,15 @@ fn definitions_are_settled() {
         "CREATE TABLE e (at timestamp, v int CHECK (v > 0), WATERMARK FOR at AS at - INTERVAL '5 seconds') WITH (late_rows = 'divert');
          CREATE SOURCE s (a bigint, at timestamp, WATERMARK FOR at AS at) WITH (connector = 'file', path = 'x', format = 'csv');
          CREATE SINK k AS SELECT a FROM s WITH (connector = 'blackhole'); CREATE INDEX ON e (v DESC);
+         CREATE TABLE d (a int, b int, CHECK (a > 1), CHECK (a > b));
          CREATE TABLE c AS SELECT 1 AS one, 'x' AS two, 1.5 AS three",
     );
     let body = |name: &str| bench.catalog.objects().find(|object| object.name == name).unwrap().body.clone();
     let ObjectBody::Table(table) = body("e") else { panic!() };
     assert_eq!(table.watermark.unwrap().delay_us, 5_000_000);
     assert_eq!(table.checks[0].name, "e_v_check");
+    let ObjectBody::Table(table) = body("d") else { panic!() };
+    assert_eq!([table.checks[0].name.as_str(), table.checks[1].name.as_str()], ["d_a_check", "d_check"]);
     let ObjectBody::Source(source) = body("s") else { panic!() };
     assert_eq!((source.watermark.unwrap().delay_us, source.options["connector"].as_str()), (0, "file"));
     assert!(matches!(body("e_v_idx"), ObjectBody::Index(_)));

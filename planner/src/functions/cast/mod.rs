@@ -7,7 +7,7 @@ mod container;
 mod length;
 mod moment;
 mod number;
-mod object;
+pub(in crate::functions) mod object;
 mod text;
 
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     bind::Binder,
-    catalog::{Catalog, QualifiedName, name::quoted},
+    catalog::{Catalog, Object, QualifiedName, name::quoted},
     error::{PlanError, Result, sqlstate},
     types::{SqlType, name::parse_type_name},
 };
@@ -95,6 +95,15 @@ fn catalog_oid(environment: &Environment, name: &QualifiedName) -> Option<i32> {
 
 fn no_relation(name: &QualifiedName) -> PlanError {
     PlanError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+}
+
+/// The relation of a name as text.
+///
+/// # Errors
+/// 42P01 if there is none, 42601 if the text is no name.
+pub(crate) fn relation_named<'a>(environment: &'a Environment, text: &str) -> Result<&'a Object> {
+    let name = parse_name(text)?;
+    environment.catalog.find(&name, &environment.search_path).map(AsRef::as_ref).ok_or_else(|| no_relation(&name))
 }
 
 fn text_to_regclass(call: &Call<'_>) -> Result<ArrayRef> {

@@ -6,30 +6,25 @@ use arrow::{
 };
 use datafusion::common::ScalarValue;
 
-use super::super::{
-    environment::Environment,
-    kernel::{Call, Kernel, Traits},
+use super::{
+    super::{
+        cast::object::relation_named,
+        environment::Environment,
+        kernel::{Call, Kernel, Traits},
+        listing::{self, ListedFunction},
+    },
+    numbers::{constraint_oid, table_of_index, view_of_rule},
 };
 use crate::{
     bind::{Binder, Typed},
-    catalog::{Object, ObjectBody, QualifiedName, name::quoted},
+    catalog::{Catalog, Object, ObjectBody, QualifiedName, name::quoted},
     error::Result,
     parse::statement::ObjectKind,
     types::{SqlType, name::parse_type_name},
 };
 
-/// OIDs of constraints are those of their tables with a bit that no object's number reaches, and their place in the table.
-const CONSTRAINT_BIT: u32 = 1 << 30;
-/// Constraints of a table that can be told apart.
-const CONSTRAINTS_PER_TABLE: u32 = 64;
-
 /// `unknown`, the type of a literal that nothing has given one.
 const UNKNOWN_OID: i32 = 705;
-
-/// The OID of a table's constraint: 0 is the primary key, CHECKs follow.
-pub fn constraint_oid(table: u64, place: usize) -> i32 {
-    ((table as u32).wrapping_mul(CONSTRAINTS_PER_TABLE).wrapping_add(place as u32) & (CONSTRAINT_BIT - 1) | CONSTRAINT_BIT) as i32
-}
 
 fn object(environment: &Environment, oid: i32) -> Option<&Object> {
     environment.catalog.get(u64::from(oid as u32)).map(AsRef::as_ref)
@@ -148,11 +143,19 @@ pub(super) fn view_definition_by_name(call: &Call<'_>) -> Result<ArrayRef> {
     let (names, environment) = (call.texts(0)?, call.environment());
     call.build_texts(|row| {
         let Some(name) = names.get(row) else { return Ok(None) };
-        let (schema, name) = match name.split_once('.') {
-            Some((schema, name)) => (Some(schema.to_owned()), name.to_owned()),
-            None => (None, name.to_owned()),
-        };
-        Ok(environment.catalog.find(&QualifiedName { schema, name }, &environment.search_path).and_then(|object| definition(object)))
+        Ok(definition(relation_named(environment, name)?))
+    })
+}
+
+/// `CREATE RULE "_RETURN" AS ON SELECT TO v DO INSTEAD  SELECT ..`: a view is a rule of its relation, as in Postgres.
+pub(super) fn rule_definition(call: &Call<'_>) -> Result<ArrayRef> {
+    let (oids, environment) = (call.values::<Int32Type>(0)?, call.environment());
+    call.build_texts(|row| {
+        Ok(oids.get(row).and_then(view_of_rule).and_then(|view| {
+            let view = environment.catalog.get(view)?;
+            let name = format!("{}.{}", quoted(environment.catalog.schema_name(view)), quoted(&view.name));
+            Some(format!("CREATE RULE \"_RETURN\" AS\n    ON SELECT TO {name} DO INSTEAD {}", definition(view)?))
+        }))
     })
 }
 
@@ -163,22 +166,61 @@ pub(super) fn index_definition(call: &Call<'_>) -> Result<ArrayRef> {
     call.build_texts(|row| {
         let Some(oid) = oids.get(row) else { return Ok(None) };
         let wanted = columns.as_ref().and_then(|columns| columns.get(row)).unwrap_or(0);
-        Ok(object(environment, oid).and_then(|index| written_index(environment, index, wanted)))
+        let found = IndexText::find(&environment.catalog, oid);
+        Ok(found
+            .and_then(|index| if wanted > 0 { index.column(wanted as usize - 1) } else { Some(index.definition(&environment.catalog)) }))
     })
 }
 
-fn written_index(environment: &Environment, object: &Object, wanted: i32) -> Option<String> {
-    let ObjectBody::Index(index) = &object.body else { return None };
-    let relation = environment.catalog.get(index.relation)?;
-    let column = |(number, _): &(usize, bool)| relation.columns().get(*number).map(|column| quoted(&column.name));
-    if wanted > 0 {
-        return index.columns.get(wanted as usize - 1).and_then(column);
+/// What is written of an index: one that was created, or the one behind a primary key.
+pub struct IndexText<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The relation.
+    pub relation: &'a Object,
+    /// Columns, and which are descending.
+    pub columns: Vec<(usize, bool)>,
+    /// UNIQUE.
+    pub unique: bool,
+}
+
+impl<'a> IndexText<'a> {
+    /// That of an object, if it is an index.
+    pub fn of_index(catalog: &'a Catalog, object: &'a Object) -> Option<Self> {
+        let ObjectBody::Index(index) = &object.body else { return None };
+        let relation = catalog.get(index.relation)?;
+        Some(Self { name: &object.name, relation, columns: index.columns.clone(), unique: index.unique })
     }
-    let columns: Vec<String> =
-        index.columns.iter().filter_map(|item| Some(format!("{}{}", column(item)?, if item.1 { " DESC" } else { "" }))).collect();
-    let (unique, schema) = (if index.unique { "UNIQUE " } else { "" }, quoted(environment.catalog.schema_name(relation)));
-    let (name, on) = (quoted(&object.name), quoted(&relation.name));
-    Some(format!("CREATE {unique}INDEX {name} ON {schema}.{on} USING btree ({})", columns.join(", ")))
+
+    /// That of an object's primary key, if it has one.
+    pub fn of_primary_key(relation: &'a Object) -> Option<Self> {
+        let key = relation.table()?.primary_key.as_ref()?;
+        Some(Self { name: &key.name, relation, columns: key.columns.iter().map(|column| (*column, false)).collect(), unique: true })
+    }
+
+    fn find(catalog: &'a Catalog, oid: i32) -> Option<Self> {
+        match table_of_index(oid) {
+            Some(table) => Self::of_primary_key(catalog.get(table)?),
+            None => Self::of_index(catalog, catalog.get(u64::from(oid as u32))?),
+        }
+    }
+
+    /// A column's name.
+    fn column(&self, place: usize) -> Option<String> {
+        let (number, _) = self.columns.get(place)?;
+        self.relation.columns().get(*number).map(|column| quoted(&column.name))
+    }
+
+    /// `CREATE UNIQUE INDEX i ON public.t USING btree (a, b DESC)`
+    pub fn definition(&self, catalog: &Catalog) -> String {
+        let column = |(place, (_, descending)): (usize, &(usize, bool))| {
+            Some(format!("{}{}", self.column(place)?, if *descending { " DESC" } else { "" }))
+        };
+        let columns: Vec<String> = self.columns.iter().enumerate().filter_map(column).collect();
+        let unique = if self.unique { "UNIQUE " } else { "" };
+        let (schema, on) = (quoted(catalog.schema_name(self.relation)), quoted(&self.relation.name));
+        format!("CREATE {unique}INDEX {} ON {schema}.{on} USING btree ({})", quoted(self.name), columns.join(", "))
+    }
 }
 
 pub(super) fn constraint_definition(call: &Call<'_>) -> Result<ArrayRef> {
@@ -223,4 +265,17 @@ pub(super) fn to_regtype(call: &Call<'_>) -> Result<ArrayRef> {
 pub(super) fn to_regnamespace(call: &Call<'_>) -> Result<ArrayRef> {
     let (names, environment) = (call.texts(0)?, call.environment());
     call.build::<Int32Type>(|row| Ok(names.get(row).and_then(|name| environment.catalog.schema(name)).map(|schema| schema.id as i32)))
+}
+
+fn of_function(call: &Call<'_>, text: fn(&ListedFunction) -> &str) -> Result<ArrayRef> {
+    let oids = call.values::<Int32Type>(0)?;
+    call.build_texts(|row| Ok(oids.get(row).and_then(listing::function).map(text)))
+}
+
+pub(super) fn function_arguments(call: &Call<'_>) -> Result<ArrayRef> {
+    of_function(call, |function| &function.arguments)
+}
+
+pub(super) fn function_result(call: &Call<'_>) -> Result<ArrayRef> {
+    of_function(call, |function| &function.result)
 }

@@ -1,6 +1,8 @@
 //! Functions about the session and the catalog: what psql, drivers and tools ask.
 
 pub mod describe;
+pub mod numbers;
+mod options;
 mod privilege;
 mod settings;
 mod sleep;
@@ -108,6 +110,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::kernel("pg_get_viewdef(oid, boolean) text", Traits::LOCAL, describe::view_definition),
     Entry::kernel("pg_get_viewdef(oid, integer) text", Traits::LOCAL, describe::view_definition),
     Entry::kernel("pg_get_viewdef(text) text", Traits::LOCAL, describe::view_definition_by_name),
+    Entry::kernel("pg_get_viewdef(text, boolean) text", Traits::LOCAL, describe::view_definition_by_name),
     Entry::kernel("pg_get_indexdef(oid) text", Traits::LOCAL, describe::index_definition),
     Entry::kernel("pg_get_indexdef(oid, integer, boolean) text", Traits::LOCAL, describe::index_definition),
     Entry::kernel("pg_get_constraintdef(oid) text", Traits::LOCAL, describe::constraint_definition),
@@ -116,13 +119,16 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("pg_get_expr(text, oid, boolean) text", |_, mut values| Ok(values.swap_remove(0))),
     Entry::rewrite("pg_get_partkeydef(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("pg_get_statisticsobjdef_columns(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
-    Entry::rewrite("pg_get_ruledef(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
+    Entry::kernel("pg_get_ruledef(oid) text", Traits::LOCAL, describe::rule_definition),
+    Entry::kernel("pg_get_ruledef(oid, boolean) text", Traits::LOCAL, describe::rule_definition),
     Entry::rewrite("pg_get_triggerdef(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("pg_get_triggerdef(oid, boolean) text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("pg_get_functiondef(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
-    Entry::rewrite("pg_get_function_result(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
-    Entry::rewrite("pg_get_function_arguments(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
-    Entry::rewrite("pg_get_function_identity_arguments(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
+    Entry::rewrite("pg_get_function_sqlbody(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
+    Entry::strict("pg_get_function_result(oid) text", describe::function_result),
+    Entry::strict("pg_get_function_arguments(oid) text", describe::function_arguments),
+    Entry::strict("pg_get_function_identity_arguments(oid) text", describe::function_arguments).named("pg_get_function_arguments"),
+    Entry::rewrite("pg_options_to_table(text[]) text", options::to_table),
     Entry::rewrite("pg_get_serial_sequence(text, text) text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("pg_tablespace_location(oid) text", |_, _| Ok(Typed::text(""))),
     Entry::rewrite("pg_relation_is_publishable(regclass) boolean", |_, _| Ok(Typed::boolean(lit(false)))),

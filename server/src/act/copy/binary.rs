@@ -50,7 +50,7 @@ impl BinaryDecoder {
                 Some(bytes) => fields.push(Some(&self.text(bytes, sql_type)?))?,
             }
         }
-        fields.end_row()?;
+        fields.end_row(self.row, &[])?;
         Ok(Some(length))
     }
 
@@ -126,7 +126,7 @@ impl RowDecoder for BinaryDecoder {
         Err(SqlError::new("22P04", "unexpected EOF in COPY data"))
     }
 
-    fn line(&self) -> u64 {
-        self.row
+    fn place(&self) -> (u64, Option<&[u8]>) {
+        (self.row, None)
     }
 }

@@ -1,7 +1,7 @@
 //! COPY's CSV format: values between delimiters, quoted where they hold one, rows that may go over lines.
 
 use crate::{
-    act::copy::fields::{Fields, ROW_BYTES_LIMIT, RowDecoder},
+    act::copy::fields::{Fields, KEPT_BYTES, ROW_BYTES_LIMIT, RowDecoder},
     error::{Result, SqlError},
 };
 
@@ -35,6 +35,8 @@ pub(crate) struct CsvDecoder {
     values: usize,
     after_return: bool,
     row_bytes: usize,
+    /// How the row begins.
+    start: Vec<u8>,
     ended: bool,
     /// By column: an unquoted NULL text is a value.
     force_not_null: Vec<bool>,
@@ -58,6 +60,7 @@ impl CsvDecoder {
             values: 0,
             after_return: false,
             row_bytes: 0,
+            start: Vec::new(),
             ended: false,
             force_not_null: Vec::new(),
             force_null: Vec::new(),
@@ -89,10 +92,11 @@ impl CsvDecoder {
             return Ok(());
         }
         self.end_value(fields)?;
-        (self.values, self.row_bytes, self.in_row) = (0, 0, false);
         if !std::mem::take(&mut self.skip_header) {
-            fields.end_row()?;
+            fields.end_row(self.line, &self.start)?;
         }
+        (self.values, self.row_bytes, self.in_row) = (0, 0, false);
+        self.start.clear();
         self.line += 1;
         Ok(())
     }
@@ -103,6 +107,10 @@ impl CsvDecoder {
         }
         self.in_row = true;
         self.row_bytes += 1;
+        let ends_row = matches!(self.place, Place::Plain | Place::QuoteInQuoted) && (byte == b'\n' || byte == b'\r');
+        if self.start.len() < KEPT_BYTES && !ends_row {
+            self.start.push(byte);
+        }
         match self.place {
             Place::Quoted if byte == self.escape && self.escape != self.quote => self.place = Place::Escape,
             Place::Quoted if byte == self.quote => self.place = Place::QuoteInQuoted,
@@ -164,7 +172,7 @@ impl RowDecoder for CsvDecoder {
         }
     }
 
-    fn line(&self) -> u64 {
-        self.line
+    fn place(&self) -> (u64, Option<&[u8]>) {
+        (self.line, Some(&self.start))
     }
 }

@@ -16,7 +16,7 @@ pub(crate) use start::{from_stdin, to_stdout};
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use async_trait::async_trait;
 use datafusion::physical_expr::PhysicalExpr;
 use millpond_planner::pg_text::{TextSettings, parse_text_array};
@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 
 use crate::{
     act::{
-        copy::fields::{Fields, RowDecoder},
+        copy::fields::{Fields, Lines, Piece, RowDecoder, shown},
         dml::{table_change::TableChange, target::Target, work::Work},
     },
     answer::{CopyFormat, CopySink},
@@ -81,12 +81,13 @@ pub(crate) struct CopyTarget {
 pub(crate) struct TableCopy {
     state: Arc<ServerState>,
     target: Arc<Target>,
+    columns: Vec<usize>,
     filling: Vec<Filling>,
     decoder: Box<dyn RowDecoder>,
     fields: Fields,
     text: TextSettings,
     destination: Destination,
-    rows: Vec<RecordBatch>,
+    rows: Vec<(RecordBatch, Lines)>,
     count: u64,
     memory: MemoryHandle,
     cancel: Cancel,
@@ -109,7 +110,8 @@ impl TableCopy {
             }
         };
         let memory = state.memory.handle("copy");
-        Self { fields: Fields::new(names), state, target, filling, decoder, text, destination, rows: Vec::new(), count: 0, memory, cancel }
+        let (fields, rows) = (Fields::new(names), Vec::new());
+        Self { fields, state, target, columns, filling, decoder, text, destination, rows, count: 0, memory, cancel }
     }
 
     /// Types and checks the rows decoded so far.
@@ -118,18 +120,27 @@ impl TableCopy {
         if rows == 0 {
             return Ok(());
         }
-        let texts = self.fields.take();
+        let piece = self.fields.take();
+        let batch = self.typed(&piece.columns, rows).map_err(|error| self.first_failure(&piece).unwrap_or(error))?;
+        let lines = piece.into_lines();
+        if !self.memory.try_grow(batch.get_array_memory_size() + lines.bytes()) {
+            return Err(SqlError::new("53200", "out of memory")
+                .with_detail("The rows of the COPY do not fit into the server's memory limit.")
+                .with_hint("Copy in smaller parts."));
+        }
+        self.count += rows as u64;
+        self.rows.push((batch, lines));
+        Ok(())
+    }
+
+    /// Rows of the table from decoded values, checked.
+    fn typed(&self, texts: &[ArrayRef], rows: usize) -> Result<RecordBatch> {
         let schema = self.target.schema().clone();
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.filling.len());
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         for (number, filling) in self.filling.iter().enumerate() {
             columns.push(match filling {
-                Filling::Value(value) => {
-                    let column = &self.target.object.columns()[number];
-                    let typed = parse_text_array(&texts[*value], schema.field(number).data_type(), &self.text)
-                        .map_err(|error| SqlError::new(error.sqlstate, error.message))?;
-                    fit::fit(typed, &column.sql_type, column.modifier)?
-                }
+                Filling::Value(value) => self.typed_column(number, &texts[*value])?,
                 Filling::Default(default) => {
                     let empty = RecordBatch::try_new_with_options(Arc::new(arrow::datatypes::Schema::empty()), Vec::new(), &options)?;
                     default.evaluate(&empty)?.into_array(rows)?
@@ -138,30 +149,67 @@ impl TableCopy {
         }
         let batch = RecordBatch::try_new_with_options(nullable(&schema), columns, &options)?;
         self.target.check(&batch, &self.text)?;
-        let batch = checked(&batch, &schema)?;
-        if !self.memory.try_grow(batch.get_array_memory_size()) {
-            return Err(SqlError::new("53200", "out of memory")
-                .with_detail("The rows of the COPY do not fit into the server's memory limit.")
-                .with_hint("Copy in smaller parts."));
-        }
-        self.count += rows as u64;
-        self.rows.push(batch);
-        Ok(())
+        checked(&batch, &schema)
     }
 
-    fn located(&self, error: SqlError) -> SqlError {
-        if error.detail.is_some() {
-            return error;
+    /// A column of the table from decoded values.
+    fn typed_column(&self, number: usize, texts: &ArrayRef) -> Result<ArrayRef> {
+        let column = &self.target.object.columns()[number];
+        let typed = parse_text_array(texts, self.target.schema().field(number).data_type(), &self.text)
+            .map_err(|error| SqlError::new(error.sqlstate, error.message))?;
+        fit::fit(typed, &column.sql_type, column.modifier)
+    }
+
+    /// The error of the first row that is refused, with its place: columns are typed whole, so one that failed may have hidden an earlier row's.
+    fn first_failure(&self, piece: &Piece) -> Option<SqlError> {
+        (0..piece.rows()).find_map(|row| {
+            let (line, start) = piece.place(row);
+            let texts: Vec<ArrayRef> = piece.columns.iter().map(|column| column.slice(row, 1)).collect();
+            for (number, text) in self.columns.iter().zip(&texts) {
+                if let Err(error) = self.typed_column(*number, text) {
+                    return Some(error.with_context(self.column_context(line, *number, text)));
+                }
+            }
+            self.typed(&texts, 1).err().map(|error| error.with_context(self.context(line, Some(start))))
+        })
+    }
+
+    fn column_context(&self, line: u64, number: usize, text: &ArrayRef) -> String {
+        let place = format!("{}, column {}", self.context(line, None), self.target.object.columns()[number].name);
+        if text.is_null(0) {
+            return format!("{place}: null input");
         }
-        let line = self.decoder.line();
-        error.with_detail(format!("COPY {}, line {line}", self.target.object.name))
+        match self.decoder.place().1.and_then(|_| shown(text.as_string::<i32>().value(0).as_bytes())) {
+            Some(value) => format!("{place}: \"{value}\""),
+            None => place,
+        }
+    }
+
+    fn context(&self, line: u64, start: Option<&[u8]>) -> String {
+        let place = format!("COPY {}, line {line}", self.target.object.name);
+        match start.filter(|_| self.decoder.place().1.is_some()).and_then(shown) {
+            Some(text) => format!("{place}: \"{text}\""),
+            None => place,
+        }
+    }
+
+    /// The error of the row that could not be decoded, unless a row before it is refused.
+    fn undecoded(&mut self, error: SqlError) -> SqlError {
+        if let Err(earlier) = self.take_piece() {
+            return earlier;
+        }
+        let (line, start) = self.decoder.place();
+        let context = self.context(line, start.filter(|_| error.sqlstate != fields::NOT_IN_ENCODING));
+        error.with_context(context)
     }
 
     async fn write(&mut self, work: &mut Work, locked: bool) -> Result<()> {
         let change = TableChange::read(self.target.clone(), self.text.clone(), locked);
-        for rows in std::mem::take(&mut self.rows) {
+        for (rows, lines) in std::mem::take(&mut self.rows) {
             self.cancel.check()?;
-            change.insert(work, &rows)?;
+            if let Some(row) = change.try_insert(work, &rows)? {
+                return Err(self.target.duplicate(&rows, row, &self.text).with_context(self.context(lines.of(row), None)));
+            }
             tokio::task::yield_now().await;
         }
         // From here on the transaction accounts for them.
@@ -217,9 +265,9 @@ impl CopySink for TableCopy {
         while !rest.is_empty() {
             let (piece, after) = rest.split_at(rest.len().min(PIECE_BYTES));
             rest = after;
-            self.decoder.push(piece, &mut self.fields).map_err(|error| self.located(error))?;
+            self.decoder.push(piece, &mut self.fields).map_err(|error| self.undecoded(error))?;
             if self.fields.rows() >= PIECE_ROWS || self.fields.bytes() >= PIECE_BYTES {
-                self.take_piece().map_err(|error| self.located(error))?;
+                self.take_piece()?;
                 tokio::task::yield_now().await;
             }
         }
@@ -227,8 +275,8 @@ impl CopySink for TableCopy {
     }
 
     async fn finish(mut self: Box<Self>) -> Result<String> {
-        self.decoder.finish(&mut self.fields).map_err(|error| self.located(error))?;
-        self.take_piece().map_err(|error| self.located(error))?;
+        self.decoder.finish(&mut self.fields).map_err(|error| self.undecoded(error))?;
+        self.take_piece()?;
         self.write_to_destination().await?;
         Ok(format!("COPY {}", self.count))
     }

@@ -1,27 +1,58 @@
 //! The decoders of COPY, whole and cut anywhere.
 
-use arrow::array::AsArray;
+use arrow::array::{Array, ArrayRef, AsArray};
 
 use super::{
     csv::CsvDecoder,
-    fields::{Fields, RowDecoder},
+    fields::{Fields, RowDecoder, shown},
     text::TextDecoder,
 };
 use crate::error::{Result, SqlError};
 
+/// The rows of data that comes in pieces of that many bytes; what is decoded is taken after each of them.
 fn decode(mut decoder: impl RowDecoder, data: &[u8], piece: usize, width: usize) -> Result<Vec<Vec<Option<String>>>, SqlError> {
     let mut fields = Fields::new((0..width).map(|column| format!("c{column}")).collect());
+    let mut rows = Vec::new();
     for piece in data.chunks(piece) {
         decoder.push(piece, &mut fields)?;
+        rows.extend(take(&mut fields));
     }
     decoder.finish(&mut fields)?;
-    let rows = fields.rows();
-    let columns = fields.take();
-    let value = |column: usize, row: usize| {
-        let strings = columns[column].as_string::<i32>();
-        (!arrow::array::Array::is_null(strings, row)).then(|| strings.value(row).to_owned())
+    rows.extend(take(&mut fields));
+    Ok(rows)
+}
+
+fn take(fields: &mut Fields) -> Vec<Vec<Option<String>>> {
+    let piece = fields.take();
+    let value = |column: &ArrayRef, row: usize| {
+        let strings = column.as_string::<i32>();
+        strings.is_valid(row).then(|| strings.value(row).to_owned())
     };
-    Ok((0..rows).map(|row| (0..width).map(|column| value(column, row)).collect()).collect())
+    (0..piece.rows()).map(|row| piece.columns.iter().map(|column| value(column, row)).collect()).collect()
+}
+
+/// Lines and beginnings of all rows.
+fn places(mut decoder: impl RowDecoder, data: &[u8], width: usize) -> Vec<(u64, String)> {
+    let mut fields = Fields::new(vec![String::new(); width]);
+    decoder.push(data, &mut fields).unwrap();
+    decoder.finish(&mut fields).unwrap();
+    let piece = fields.take();
+    let place = |row: usize| (piece.place(row).0, String::from_utf8_lossy(piece.place(row).1).into_owned());
+    let places: Vec<(u64, String)> = (0..piece.rows()).map(place).collect();
+    let lines = piece.into_lines();
+    assert!(places.iter().enumerate().all(|(row, place)| lines.of(row) == place.0));
+    places
+}
+
+#[test]
+fn rows_know_where_they_were() {
+    let place = |line: u64, text: &str| (line, text.to_owned());
+    assert_eq!(places(text(), b"1\ta\\\n\n2\t\\N\r\n", 2), [place(1, "1\ta\\\n"), place(2, "2\t\\N")]);
+    // A row over several lines counts as the last of them.
+    assert_eq!(places(csv(), b"1,\"a\nb\"\n2,c", 2), [place(2, "1,\"a\nb\""), place(3, "2,c")]);
+    assert_eq!(places(CsvDecoder::new(b',', b'"', b'"', "", true), b"x,y\r\n1,2\r\n", 2), [place(2, "1,2")]);
+    assert_eq!(shown("\u{e9}".repeat(60).as_bytes()), Some(format!("{}...", "\u{e9}".repeat(50))));
+    assert_eq!(shown(&[b'a', 0xff]), None);
 }
 
 fn row(values: &[Option<&str>]) -> Vec<Option<String>> {

@@ -1,7 +1,7 @@
 //! COPY's text format: one row a line, values between delimiters, backslash escapes.
 
 use crate::{
-    act::copy::fields::{Fields, ROW_BYTES_LIMIT, RowDecoder},
+    act::copy::fields::{Fields, KEPT_BYTES, ROW_BYTES_LIMIT, RowDecoder},
     error::{Result, SqlError},
 };
 
@@ -18,6 +18,8 @@ pub(crate) struct TextDecoder {
     /// `\.` was met.
     ended: bool,
     value: Vec<u8>,
+    /// How the line that was read last begins.
+    start: Vec<u8>,
 }
 
 impl TextDecoder {
@@ -31,6 +33,7 @@ impl TextDecoder {
             after_return: false,
             ended: false,
             value: Vec::new(),
+            start: Vec::new(),
         }
     }
 
@@ -55,9 +58,12 @@ impl TextDecoder {
             self.line += 1;
             return Ok(());
         }
+        self.start.clear();
+        self.start.extend_from_slice(&line[..line.len().min(KEPT_BYTES)]);
         if fields.width() == 0 && line.is_empty() {
+            fields.end_row(self.line, line)?;
             self.line += 1;
-            return fields.end_row();
+            return Ok(());
         }
         let mut start = 0;
         let mut position = 0;
@@ -73,7 +79,7 @@ impl TextDecoder {
             }
             position += 1;
         }
-        fields.end_row()?;
+        fields.end_row(self.line, line)?;
         self.line += 1;
         Ok(())
     }
@@ -136,8 +142,8 @@ impl RowDecoder for TextDecoder {
         self.end_line(&[], fields)
     }
 
-    fn line(&self) -> u64 {
-        self.line
+    fn place(&self) -> (u64, Option<&[u8]>) {
+        (self.line, Some(&self.start))
     }
 }
 

@@ -74,21 +74,24 @@ impl TableChange {
     /// # Errors
     /// 23505 with the first key that is taken.
     pub(crate) fn insert(&self, work: &mut Work, rows: &RecordBatch) -> Result<()> {
+        self.try_insert(work, rows)?.map_or(Ok(()), |row| Err(self.target.duplicate(rows, row, &self.text)))
+    }
+
+    /// Inserts rows that have been checked, or answers which of them is the first whose key is taken.
+    pub(crate) fn try_insert(&self, work: &mut Work, rows: &RecordBatch) -> Result<Option<usize>> {
         let identity = self.target.identity.clone();
         if identity.key.is_empty() {
             if let Changes::Bag(changes) = self.changes(work) {
                 changes.insert(rows);
             }
-            return Ok(());
+            return Ok(None);
         }
         let keys = identity.encode(rows)?;
         let taken = self.committed(&keys)?.1;
-        if let Changes::Keyed(changes) = self.changes(work) {
-            changes
-                .insert(rows, &keys, |row| taken[row].is_some())
-                .map_err(|duplicate| self.target.duplicate(rows, duplicate.0, &self.text))?;
-        }
-        Ok(())
+        Ok(match self.changes(work) {
+            Changes::Keyed(changes) => changes.insert(rows, &keys, |row| taken[row].is_some()).err().map(|duplicate| duplicate.0),
+            Changes::Bag(_) => None,
+        })
     }
 
     /// Deletes rows that the statement has read.

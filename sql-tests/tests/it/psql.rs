@@ -1,0 +1,106 @@
+//! What psql shows of the catalog, word for word. Its queries join more of `pg_catalog` than any driver does.
+
+use std::process::Command;
+
+use millpond_sql_tests::TestServer;
+
+/// What psql prints for a command.
+fn shown(server: &TestServer, command: &str) -> String {
+    let address = server.address();
+    let output = Command::new("psql")
+        .args(["-X", "-q", "-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-U", "millpond", "-d", "millpond"])
+        .args(["-v", "ON_ERROR_STOP=1", "-P", "pager=off", "-c", command])
+        .env_clear()
+        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+        .output()
+        .expect("psql can be run (the package postgresql-client)");
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
+/// Lines without the blanks that make columns.
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn relations_are_described() {
+    let server = TestServer::start();
+    let folder = tempfile::tempdir().expect("a folder for a sink");
+    let path = folder.path().display();
+    for statement in [
+        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(20) NOT NULL, amount NUMERIC(10, 2) DEFAULT 0, CHECK (amount >= 0))",
+        "CREATE INDEX t_name ON t (name DESC, id)",
+        "CREATE VIEW v AS SELECT id FROM t WHERE amount > 1",
+        "CREATE MATERIALIZED VIEW m AS SELECT name, count(*) AS n FROM t GROUP BY name",
+        "CREATE SOURCE s (a BIGINT) WITH (connector = 'datagen', rows_per_second = '1', start_time = '2031-01-01')",
+        &format!("CREATE SINK k FROM m WITH (connector = 'file', path = '{path}', format = 'csv', type = 'changelog')"),
+    ] {
+        server.connect().query(statement).expect(statement);
+    }
+    assert_eq!(
+        lines(&shown(&server, "\\d public.*"))[..13],
+        [
+            "Foreign table \"public.k\"",
+            "Column | Type | Collation | Nullable | Default | FDW options",
+            "--------+-----------------------+-----------+----------+---------+-------------",
+            "name | character varying(20) | | | |",
+            "n | bigint | | | |",
+            "Server: file sink",
+            &format!("FDW options: (format 'csv', path '{path}', type 'changelog')"),
+            "",
+            "Materialized view \"public.m\"",
+            "Column | Type | Collation | Nullable | Default",
+            "--------+-----------------------+-----------+----------+---------",
+            "name | character varying(20) | | |",
+            "n | bigint | | |",
+        ]
+    );
+    assert_eq!(
+        lines(&shown(&server, "\\d t")),
+        [
+            "Table \"public.t\"",
+            "Column | Type | Collation | Nullable | Default",
+            "--------+-----------------------+-----------+----------+---------",
+            "id | integer | | not null |",
+            "name | character varying(20) | | not null |",
+            "amount | numeric(10,2) | | | 0",
+            "Indexes:",
+            "\"t_pkey\" PRIMARY KEY, btree (id)",
+            "\"t_name\" btree (name DESC, id)",
+            "Check constraints:",
+            "\"t_amount_check\" CHECK (amount >= 0)",
+        ]
+    );
+    assert_eq!(
+        lines(&shown(&server, "\\d+ v")),
+        [
+            "View \"public.v\"",
+            "Column | Type | Collation | Nullable | Default | Storage | Description",
+            "--------+---------+-----------+----------+---------+---------+-------------",
+            "id | integer | | | | plain |",
+            "View definition:",
+            "SELECT id FROM public.t WHERE amount > 1;",
+        ]
+    );
+    let source = lines(&shown(&server, "\\d s"));
+    assert_eq!((source[0].as_str(), source[4].as_str()), ("Foreign table \"public.s\"", "Server: datagen source"));
+    assert_eq!(lines(&shown(&server, "\\dE"))[3..5], ["public | k | foreign table | millpond", "public | s | foreign table | millpond"]);
+    assert!(lines(&shown(&server, "\\di"))[3..].contains(&"public | t_pkey | index | millpond | t".to_owned()));
+}
+
+#[test]
+fn functions_are_listed() {
+    let server = TestServer::start();
+    let own = lines(&shown(&server, "\\df"));
+    let tumble = "millpond | tumble | SETOF record | data relation, time descriptor, size interval, \"offset\" interval DEFAULT '0' | func";
+    assert_eq!((own.len(), own[4].as_str()), (6, tumble));
+    assert_eq!(lines(&shown(&server, "\\df lower"))[3], "pg_catalog | lower | text | text | func");
+    assert_eq!(
+        lines(&shown(&server, "\\df+ left"))[3],
+        "pg_catalog | left | text | text, integer | func | immutable | safe | millpond | invoker | | internal | left |"
+    );
+    assert_eq!(lines(&shown(&server, "\\da string_agg"))[3], "pg_catalog | string_agg | text | text, text |");
+    assert_eq!(lines(&shown(&server, "\\dfw rank"))[3], "pg_catalog | rank | bigint | | window");
+}
