@@ -30,6 +30,19 @@ pub(crate) fn sync_file(file: &File) -> io::Result<()> {
     if cfg!(test) { Ok(()) } else { file.sync_data() }
 }
 
+/// Bytes written at most between two fsyncs of a large file. A journalling file system makes the fsync of a small file wait for what others
+/// have written and not yet synced: the epoch log's would wait for a whole checkpoint.
+const UNSYNCED_BYTES: usize = 1 << 20;
+
+/// Writes a file's contents and waits until they are on disk.
+pub(crate) fn write_synced(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    for piece in bytes.chunks(UNSYNCED_BYTES) {
+        file.write_all(piece)?;
+        sync_file(file)?;
+    }
+    sync_file(file)
+}
+
 /// Creates a directory, with those above it, durably.
 pub(crate) fn create_directory(directory: &Path) -> Result<()> {
     if directory.is_dir() {

@@ -5,7 +5,7 @@
 //! fsynced. Object stores retry within bounds by themselves.
 
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 
-use crate::durable_file::{create_directory, io_error, remove_file, sync_directory};
+use crate::durable_file::{create_directory, io_error, remove_file, sync_directory, write_synced};
 use crate::error::{Result, StorageError};
 
 const TRAILER_MAGIC: &[u8; 4] = b"MPOB";
@@ -301,8 +301,7 @@ fn put_local(folder: &Path, name: &str, bytes: &[u8], create_only: bool) -> Resu
     let staged = folder.join(STAGING).join(format!("{}-{}", std::process::id(), STAGED.fetch_add(1, Ordering::Relaxed)));
     create_directory(home)?;
     let result = File::create(&staged).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
+        write_synced(&mut file, bytes)?;
         if !create_only {
             return std::fs::rename(&staged, &target).map(|()| true);
         }

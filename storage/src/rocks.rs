@@ -33,6 +33,9 @@ pub struct RocksShared {
     write_buffer_bytes: usize,
 }
 
+/// Bytes after which a file that is being written is asked to go to disk.
+const BYTES_PER_SYNC: u64 = 1 << 20;
+
 impl RocksShared {
     /// `budget_bytes` bounds the block cache; write buffers are charged to it and take at most a third.
     pub fn new(budget_bytes: usize) -> Arc<Self> {
@@ -65,6 +68,8 @@ impl RocksShared {
         options.set_target_file_size_base(FILE_BYTES);
         options.set_compression_type(DBCompressionType::Lz4);
         options.set_max_background_jobs(BACKGROUND_JOBS);
+        // See `durable_file::write_synced`: large writes go to disk as they are made.
+        options.set_bytes_per_sync(BYTES_PER_SYNC);
         options.set_max_open_files(OPEN_FILES);
         options.set_log_level(LogLevel::Warn);
         options.set_keep_log_file_num(2);
