@@ -4,7 +4,7 @@ mod shared;
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64},
@@ -104,6 +104,11 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Whether a server was ever started on a directory: then it has a catalog and an epoch log.
+    pub fn has_started(data_dir: &Path) -> bool {
+        term_file(data_dir).exists()
+    }
+
     /// Opens the epoch log. Tables, sources and then [`Self::recover`] follow, then jobs.
     ///
     /// # Errors
@@ -117,8 +122,13 @@ impl Engine {
             let file = scratch.display().to_string();
             return Err(StorageError::Io { action: "remove", file, source: error }.into());
         }
-        let term = next_term(&config.data_dir.join("term"))?;
+        let term_file = term_file(&config.data_dir);
         let (log, records) = EpochLog::open_with(&config.data_dir.join("epoch-log"), config.log.clone())?;
+        if log.is_new() && term_file.exists() {
+            return Err(log.corrupt("its files are missing or empty".into()).into());
+        }
+        // Counted behind the log: where starts were counted there is one.
+        let term = next_term(&term_file)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(config.parallelism.max(1))
             .thread_name("millpond-stream")
@@ -398,6 +408,11 @@ impl Drop for Engine {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Counts the starts on a directory.
+fn term_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("term")
 }
 
 fn not_ready(job: &JobHandle) -> EngineError {

@@ -24,12 +24,12 @@ pub(crate) struct CatalogStore {
 pub(crate) struct DdlGuard<'a>(#[expect(dead_code, reason = "held, not looked at")] MutexGuard<'a, ()>);
 
 impl CatalogStore {
-    /// Opens the log and applies its records.
+    /// Opens the log and applies its records. `was_there` says that there must be one.
     ///
     /// # Errors
-    /// A log that is corrupt or of a later version, named.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let (mut log, records) = CatalogLog::open(path)?;
+    /// A log that is corrupt, missing or of a later version, named.
+    pub(crate) fn open(path: &Path, was_there: bool) -> Result<Self> {
+        let (mut log, records) = CatalogLog::open(path, was_there)?;
         let catalog = Catalog::from_records(records.iter().map(Vec::as_slice))
             .map_err(|error| SqlError::from(error).with_detail(format!("The catalog is in \"{}\".", path.display())))?;
         if records.len() > COMPACT_AFTER {

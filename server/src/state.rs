@@ -60,7 +60,7 @@ impl ServerState {
     /// Files that are corrupt or unreadable, named.
     pub async fn open(config: StateConfig) -> Result<Arc<Self>> {
         let memory = MemoryBudget::new(config.memory_limit);
-        let catalog = CatalogStore::open(&config.data_dir.join("catalog").join("log"))?;
+        let catalog = CatalogStore::open(&config.data_dir.join("catalog").join("log"), Engine::has_started(&config.data_dir))?;
         let engine = Engine::open(EngineConfig {
             data_dir: config.data_dir.clone(),
             objects: config.objects.clone(),

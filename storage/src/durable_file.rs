@@ -60,10 +60,15 @@ fn ignore_existing(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
 }
 
+/// Where a file is written before it takes the place of another one; a crash may leave it.
+pub(crate) fn staged_path(path: &Path) -> std::path::PathBuf {
+    path.with_extension("new")
+}
+
 /// Puts `bytes` in the place of a file, all or nothing, durably.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let directory = path.parent().expect("a file is in a directory");
-    let staged = path.with_extension("new");
+    let staged = staged_path(path);
     let mut file = File::create(&staged).map_err(io_error("create", &staged))?;
     file.write_all(bytes).and_then(|()| sync_file(&file)).map_err(io_error("write", &staged))?;
     fs::rename(&staged, path).map_err(io_error("rename", &staged))?;

@@ -39,7 +39,12 @@ use self::{
     segment::Segments,
     writer::{Queue, Writer},
 };
-use crate::{env, epoch::Epoch, error::Result};
+use crate::{
+    durable_file::corrupt,
+    env,
+    epoch::Epoch,
+    error::{Result, StorageError},
+};
 pub use crate::{frame_file::FileFaults, signed_batch::SignedBatch};
 
 /// Bytes that may wait for the writer before `append` itself waits.
@@ -164,6 +169,33 @@ impl EpochLog {
     /// The highest epoch that any record, also of segments that were cut, belongs to.
     pub fn highest_epoch(&self) -> Epoch {
         self.shared.queue.lock().highest_epoch
+    }
+
+    /// Whether there was no log in the directory before it was opened.
+    pub fn is_new(&self) -> bool {
+        self.shared.segments.lock().is_new()
+    }
+
+    /// The highest epoch of segments that were removed, or are missing.
+    pub fn removed_through(&self) -> Epoch {
+        self.shared.segments.lock().removed_through()
+    }
+
+    /// Fails unless the log goes as far as something that was made from it has come.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`](crate::error::StorageError::Corrupt) that names the log's directory and `what`.
+    pub fn must_reach(&self, epoch: Epoch, what: &str) -> Result<()> {
+        let highest = self.highest_epoch();
+        if epoch <= highest {
+            return Ok(());
+        }
+        Err(self.corrupt(format!("it ends at epoch {highest}, but {what} is at epoch {epoch}")))
+    }
+
+    /// An error about the log as a whole.
+    pub fn corrupt(&self, detail: String) -> StorageError {
+        corrupt(self.shared.segments.lock().directory(), detail)
     }
 
     /// Bytes of all segments.

@@ -78,6 +78,13 @@ pub enum StorageError {
     Internal(String),
 }
 
+impl StorageError {
+    /// Whether there was no space. It passes.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull)
+    }
+}
+
 impl From<arrow::error::ArrowError> for StorageError {
     fn from(error: arrow::error::ArrowError) -> Self {
         Self::Internal(error.to_string())

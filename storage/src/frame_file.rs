@@ -1,13 +1,17 @@
 //! A file of checksummed frames that is only appended to: what the epoch log, the delta logs and the catalog log are made of.
 //!
 //! ```text
-//! "mpframe1" | frames
+//! "mpframe2" | note | frames
+//! note:  length (u64) | followed (u32) | crc32 of both (u32), or zeros
 //! frame: magic (u32) | payload length (u32) | crc32 (u32) | 0 (u32) | durable length (u64) | payload | zeros up to a multiple of 8
 //! ```
 //!
 //! The checksum covers all of the frame but magic and itself. The *durable length* is how much of the file was known to be on disk when the frame was
 //! written. It tells a torn tail from damage: a power loss may keep any part of what was not fsynced, so bytes that are no frame are a torn tail, and cut,
 //! unless a whole frame behind them says that they were durable. That is an error: acknowledged records would be lost.
+//!
+//! A file that was cut off has no frame behind the cut. So the file's *note*, which is written over now and then ([`FrameFile::note_durable`]), says how
+//! much was durable, and whether another file follows: whole frames that end before that are an error, too.
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +32,10 @@ use crate::{
     error::Result,
 };
 
-const FILE_MAGIC: &[u8; 8] = b"mpframe1";
+const FILE_MAGIC: &[u8; 8] = b"mpframe2";
+/// Magic and note. All in one sector, which a disk writes as a whole or not at all.
+pub(crate) const FILE_HEADER: usize = 24;
+const FOLLOWED: u32 = 1;
 const FRAME_MAGIC: u32 = 0x4d_4c_50_46;
 const FRAME_HEADER: usize = 24;
 const ALIGNMENT: usize = 8;
@@ -111,6 +118,14 @@ impl FileFaults {
         file.write_all_at(bytes, offset)
     }
 
+    /// Writes where there is something already, all or nothing.
+    fn overwrite(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if self.fail_writes.load(Ordering::Relaxed) {
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        file.write_all_at(bytes, offset)
+    }
+
     pub(crate) fn sync(&self, file: &File) -> io::Result<()> {
         if self.fail_syncs.load(Ordering::Relaxed) {
             return Err(io::Error::other("injected"));
@@ -144,6 +159,8 @@ pub(crate) struct FrameFile {
     durable: u64,
     /// Length of the file: behind what was written there may be zeros.
     allocated: u64,
+    /// What the file says of itself.
+    noted: Note,
     faults: FileFaults,
 }
 
@@ -151,24 +168,50 @@ impl FrameFile {
     /// A new file, durably in its directory. A leftover of the same name is replaced.
     pub(crate) fn create(path: &Path, faults: FileFaults) -> Result<Self> {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(path).map_err(io_error("create", path))?;
-        faults.write(&file, FILE_MAGIC, 0).map_err(io_error("write", path))?;
+        let mut header = [0; FILE_HEADER];
+        header[..FILE_MAGIC.len()].copy_from_slice(FILE_MAGIC);
+        faults.write(&file, &header, 0).map_err(io_error("write", path))?;
         faults.sync(&file).map_err(io_error("fsync", path))?;
         sync_directory(path.parent().expect("a file is in a directory"))?;
-        let length = FILE_MAGIC.len() as u64;
-        Ok(Self { file, path: path.into(), length, durable: length, allocated: length, faults })
+        let length = FILE_HEADER as u64;
+        Ok(Self { file, path: path.into(), length, durable: length, allocated: length, noted: Note::default(), faults })
     }
 
     /// Reads the file, hands each payload to `take`, cuts a torn tail, and goes on behind it. What was read is durable afterwards.
     pub(crate) fn open(path: &Path, faults: FileFaults, take: impl FnMut(FramePlace, &[u8]) -> Result<()>) -> Result<Self> {
-        let length = read_frames(path, Tail::MayBeTorn, take)?;
+        let ReadFrames { length, note } = read_frames(path, Tail::MayBeTorn, take)?;
         if length == 0 {
             return Self::create(path, faults);
         }
         let file = File::options().read(true).write(true).open(path).map_err(io_error("open", path))?;
-        let mut opened = Self { file, path: path.into(), length, durable: 0, allocated: length, faults };
+        let mut opened = Self { file, path: path.into(), length, durable: 0, allocated: length, noted: note, faults };
         opened.truncate()?;
         opened.durable = length;
         Ok(opened)
+    }
+
+    /// Whether the file's note says how much of it is durable.
+    pub(crate) fn is_noted(&self) -> bool {
+        self.noted.length == self.durable
+    }
+
+    /// Whether the file's note says that another one was begun behind it.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.noted.followed
+    }
+
+    /// Writes into the file itself how much of it is durable, and whether another file follows it. The next fsync makes that durable, too; what a
+    /// crash leaves is as good, for the lengths only grow.
+    pub(crate) fn note_durable(&mut self, followed: bool) -> Result<()> {
+        let note = Note { length: self.durable, followed };
+        self.faults.overwrite(&self.file, &note.write(), FILE_MAGIC.len() as u64).map_err(io_error("write", &self.path))?;
+        self.noted = note;
+        Ok(())
+    }
+
+    /// Makes durable what else was changed in the file: its note, its length.
+    pub(crate) fn sync_all(&self) -> Result<()> {
+        self.faults.sync(&self.file).map_err(io_error("fsync", &self.path))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -276,19 +319,56 @@ pub(crate) fn read_frame(file: &File, path: &Path, place: FramePlace) -> Result<
     Ok(frame)
 }
 
-/// Reads a file, hands each payload to `take`, and returns the length of its whole frames, 0 if not even the file's own header is there.
-/// Damage is an error that names file and offset.
-pub(crate) fn read_frames(path: &Path, tail: Tail, mut take: impl FnMut(FramePlace, &[u8]) -> Result<()>) -> Result<u64> {
+/// What a file says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// So many bytes were durable. Zero if nothing was noted yet.
+    pub(crate) length: u64,
+    /// Another file has been begun behind this one.
+    pub(crate) followed: bool,
+}
+
+impl Note {
+    fn write(self) -> [u8; FILE_HEADER - FILE_MAGIC.len()] {
+        let mut bytes = [0; FILE_HEADER - FILE_MAGIC.len()];
+        bytes[..8].copy_from_slice(&self.length.to_le_bytes());
+        bytes[8..12].copy_from_slice(&(if self.followed { FOLLOWED } else { 0 }).to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..12]);
+        bytes[12..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Some(Self::default());
+        }
+        let length = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
+        let note = Self { length, followed: bytes.get(8..12)? == FOLLOWED.to_le_bytes() };
+        (note.write()[..] == *bytes).then_some(note)
+    }
+}
+
+/// A file that was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadFrames {
+    /// Where its whole frames end; 0 if not even the file's own header is there.
+    pub(crate) length: u64,
+    pub(crate) note: Note,
+}
+
+/// Reads a file and hands each payload to `take`. Damage is an error that names file and offset.
+pub(crate) fn read_frames(path: &Path, tail: Tail, mut take: impl FnMut(FramePlace, &[u8]) -> Result<()>) -> Result<ReadFrames> {
     let bytes = fs::read(path).map_err(io_error("read", path))?;
-    let mut offset = FILE_MAGIC.len();
-    if !bytes.starts_with(FILE_MAGIC) {
+    let mut offset = FILE_HEADER;
+    if !bytes.starts_with(FILE_MAGIC) || bytes.len() < FILE_HEADER {
         // The header is durable before anything is written behind it.
-        let never_written = bytes.len() < offset || bytes == [0; FILE_MAGIC.len()];
-        if tail == Tail::MayBeTorn && never_written {
-            return Ok(0);
+        let never_written = FILE_MAGIC.starts_with(&bytes[..bytes.len().min(FILE_MAGIC.len())]) || bytes.iter().all(|byte| *byte == 0);
+        if tail == Tail::MayBeTorn && bytes.len() <= FILE_HEADER && never_written {
+            return Ok(ReadFrames { length: 0, note: Note::default() });
         }
         return Err(corrupt(path, "it does not begin as a log of this server does"));
     }
+    let note = Note::read(&bytes[FILE_MAGIC.len()..FILE_HEADER]).ok_or_else(|| corrupt(path, "its header is damaged"))?;
     while let Some(frame) = frame_at(&bytes, offset) {
         take(frame.place(offset), &bytes[offset + FRAME_HEADER..][..frame.length as usize])?;
         offset = frame.place(offset).end() as usize;
@@ -303,7 +383,10 @@ pub(crate) fn read_frames(path: &Path, tail: Tail, mut take: impl FnMut(FramePla
     if is_damaged {
         return Err(corrupt(path, format!("the record at offset {offset} is damaged")));
     }
-    Ok(offset as u64)
+    if (offset as u64) < note.length {
+        return Err(corrupt(path, format!("it ends at offset {offset}, but {} bytes of it were written", note.length)));
+    }
+    Ok(ReadFrames { length: offset as u64, note })
 }
 
 /// Whether a whole frame behind `damaged` says that the damaged bytes were on disk.

@@ -196,6 +196,11 @@ impl RocksStore {
         property("rocksdb.estimate-live-data-size") + property("rocksdb.cur-size-all-mem-tables")
     }
 
+    /// The number of its last change.
+    pub fn sequence(&self) -> u64 {
+        self.inner.db.latest_sequence_number()
+    }
+
     /// Directory of the database.
     pub fn path(&self) -> &Path {
         &self.inner.path

@@ -13,6 +13,7 @@ impl Coordinator {
     /// closed by a new record. Returns when the log and the tables agree.
     pub async fn recover(&self, records: Vec<LogRecord>) -> Result<()> {
         let snapshot = SourcesSnapshot::newest(&records)?;
+        self.check_log(snapshot.epoch())?;
         for (id, source) in &snapshot.sources {
             if let Some(handle) = self.source(*id) {
                 handle.restore(snapshot.epoch(), source);
@@ -59,6 +60,21 @@ impl Coordinator {
         if open > last.epoch.next() || last.epoch == Epoch(0) || self.all_tables().iter().any(|table| table.has_pending()) {
             self.open.lock().changed.insert(0);
             self.tick().await?;
+        }
+        Ok(())
+    }
+
+    /// The log has a beginning that fits what was cut from it, and an end that fits what was made of it.
+    fn check_log(&self, cut: Epoch) -> Result<()> {
+        let removed = self.log.removed_through();
+        if removed > cut {
+            return Err(self
+                .log
+                .corrupt(format!("its first files are missing: they went up to epoch {removed}, but it was cut at epoch {cut}"))
+                .into());
+        }
+        for table in self.all_tables() {
+            self.log.must_reach(table.collection().upper(), &format!("the table in collections/{}", table.id))?;
         }
         Ok(())
     }

@@ -70,6 +70,15 @@ impl Shared {
         }
     }
 
+    /// Fails if one of these jobs has failed for good.
+    pub fn check_jobs(&self, ids: &[u64]) -> Result<()> {
+        let jobs = self.jobs.read();
+        match ids.iter().filter_map(|id| jobs.get(id)).find(|job| job.state() == JobState::Failed) {
+            Some(failed) => Err(failed.failed()),
+            None => Ok(()),
+        }
+    }
+
     /// The epoch at which a finished job ended; `None` for tables and for jobs that go on.
     pub fn job_finished_at(&self, id: u64) -> Option<Epoch> {
         let job = self.jobs.read().get(&id).cloned()?;
@@ -99,13 +108,11 @@ impl Shared {
         Ok(Collection::open(spec, &self.memory, self.rocks.clone())?)
     }
 
-    /// The collection of a job. One that was never published belongs to a creation that a crash cut short: it starts anew.
+    /// The collection of a job, which is not shown before the job has filled it.
     pub(super) fn open_job_collection(&self, spec: &JobSpec, wanted: &CollectionSpec) -> Result<Arc<Collection>> {
-        let open = || self.open_collection(wanted.id, wanted.schema.clone(), wanted.key.clone(), true);
-        let mut collection = open()?;
-        if !collection.published() && collection.upper() > Epoch(0) {
-            collection.destroy()?;
-            collection = open()?;
+        let collection = self.open_collection(wanted.id, wanted.schema.clone(), wanted.key.clone(), true)?;
+        if collection.published_at() == Some(Epoch(0)) {
+            collection.set_published(false)?;
         }
         let mut tables = Vec::new();
         for node in spec.graph.fragments.iter().flat_map(|fragment| &fragment.nodes) {

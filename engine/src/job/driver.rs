@@ -79,7 +79,7 @@ pub struct Driver {
 }
 
 /// How an attempt ended without a failure.
-enum Ended {
+pub(super) enum Ended {
     Stopped,
     Finished,
     /// Settings were changed that need another attempt; the checkpoint to go on from is complete.
@@ -229,6 +229,9 @@ impl Driver {
     /// One attempt: from the newest checkpoint until the end or a failure.
     async fn attempt(&mut self) -> Result<Ended> {
         self.shared.stops.known().await;
+        if let Some(ended) = self.wait_for_inputs().await? {
+            return Ok(ended);
+        }
         let Some(mut attempt) = self.start().await? else { return Ok(Ended::Finished) };
         let ended = self.drive(&mut attempt).await;
         if let Err(error) = &ended {
@@ -290,7 +293,7 @@ impl Driver {
         self.set_options(options);
     }
 
-    fn set_options(&mut self, options: JobOptions) {
+    pub(super) fn set_options(&mut self, options: JobOptions) {
         self.log_age_us.store(options.log_age_us(), Ordering::Relaxed);
         self.options = options;
     }
@@ -298,11 +301,7 @@ impl Driver {
     /// Restores and spawns. `None` if the checkpoint says that the job had finished.
     async fn start(&mut self) -> Result<Option<Attempt>> {
         let checkpointer = self.shared.checkpointer(self.spec.id, self.fingerprint);
-        if self.collection.as_ref().is_some_and(|collection| !collection.published()) {
-            // Its collection has been emptied: a checkpoint that was completed just before a crash is not to go on from.
-            self.shared.forget_checkpoints(self.spec.id).await?;
-        }
-        let restored = checkpointer.restore().await?;
+        let restored = self.restore(&checkpointer).await?;
         let inputs = JobInputs::resolve(&self.spec, &self.shared.coordinator, &|id| self.shared.collection(id))?;
         let mut positions = ScanPositions::default();
         let mut injected = Epoch(0);

@@ -284,9 +284,7 @@ impl SourceReader {
         let operator = format!("source {}", self.source.name);
         for bad in &held.bad {
             if self.source.fail_on_bad_rows && !self.skip_bad_rows.load(Ordering::Relaxed) {
-                let message =
-                    format!("source \"{}\": bad row in \"{}\" at offset {}: {}", self.source.name, split.split.id, bad.offset, bad.reason);
-                return Err(EngineError::user("22P04", message));
+                return Err(bad.refusal(&self.source.name, &split.split.id));
             }
             self.side.bad_row(&operator, bad.text.clone(), bad.reason.clone());
         }

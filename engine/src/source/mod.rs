@@ -18,7 +18,7 @@ pub use self::{
     open::{infer_schema, open_source, open_source_with},
     options::{BadRows, ConnectorSpec, FormatClause, LateRows, SourceOptions, SourceSpec, WatermarkSpec},
 };
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 
 /// A position in a split: the number after the last row read, in an order of the connector's own choice (not necessarily row counts).
 pub type Offset = u64;
@@ -68,6 +68,13 @@ pub struct BadRow {
     pub reason: String,
     /// Offset after it.
     pub offset: Offset,
+}
+
+impl BadRow {
+    /// The error of a reader that does not put such rows aside.
+    pub fn refusal(&self, source: &str, split: &str) -> EngineError {
+        EngineError::user("22P04", format!("source \"{source}\": bad row in \"{split}\" at offset {}: {}", self.offset, self.reason))
+    }
 }
 
 /// A connector with its options, checked.

@@ -69,7 +69,7 @@ pub(crate) async fn open(session: &mut Session, catalog: &Catalog, relations: &R
             return Err(not_running(session, catalog, *id));
         };
         let ends = handle.status().into_iter().filter_map(|(split, bound)| Some((split.id, bound?.end))).collect();
-        let source = SourceTable::new(object.name.clone(), handle.source().clone(), ends);
+        let source = SourceTable::new(object.name.clone(), handle.source().clone(), ends, handle.fail_on_bad_rows);
         opened.tables.insert(*id, Arc::new(source));
         // Sources do not tell; what they hold is rarely small.
         opened.rows += 1_000_000;
@@ -103,11 +103,8 @@ pub(crate) async fn open(session: &mut Session, catalog: &Catalog, relations: &R
 /// Why a relation of the catalog cannot be read.
 fn not_running(session: &Session, catalog: &Catalog, id: u64) -> SqlError {
     let Some(object) = catalog.get(id) else { return SqlError::new("42P01", format!("relation with OID {id} does not exist")) };
-    let error = SqlError::new("55000", format!("{} \"{}\" could not be started", object.kind().noun(), object.name));
-    match session.server.jobs.broken().get(&id) {
-        Some(reason) => error.with_detail(reason.clone()),
-        None => error,
-    }
+    let reason = session.server.jobs.broken().get(&id).map(|reason| format!(": {reason}")).unwrap_or_default();
+    SqlError::new("55000", format!("{} \"{}\" could not be started{reason}", object.kind().noun(), object.name))
 }
 
 fn contents_of(

@@ -32,12 +32,14 @@ pub(crate) struct SourceTable {
     source: Arc<dyn Source>,
     /// What each unbounded split is bound to; one that is not named is not read. Bounded splits are read to their end.
     ends: BTreeMap<String, Offset>,
+    /// A row that cannot be decoded is an error.
+    fail_on_bad_rows: bool,
 }
 
 impl SourceTable {
     /// The source called `name`, up to `ends`.
-    pub(crate) fn new(name: impl Into<String>, source: Arc<dyn Source>, ends: BTreeMap<String, Offset>) -> Self {
-        Self { name: name.into(), source, ends }
+    pub(crate) fn new(name: impl Into<String>, source: Arc<dyn Source>, ends: BTreeMap<String, Offset>, fail_on_bad_rows: bool) -> Self {
+        Self { name: name.into(), source, ends, fail_on_bad_rows }
     }
 }
 
@@ -88,7 +90,8 @@ impl TableProvider for SourceTable {
         let schema = self.source.schema();
         let projection = projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect());
         let projected = Arc::new(schema.project(&projection)?);
-        Ok(Arc::new(SourceScan::new(self.name.clone(), self.source.clone(), lanes, projection, projected, limit)))
+        let strict = self.fail_on_bad_rows.then(|| self.name.clone());
+        Ok(Arc::new(SourceScan { strict, ..SourceScan::new(self.name.clone(), self.source.clone(), lanes, projection, projected, limit) }))
     }
 }
 
@@ -103,6 +106,8 @@ struct SourceScan {
     lanes: Vec<Vec<Part>>,
     projection: Vec<usize>,
     limit: Option<usize>,
+    /// The source's name, if a row that cannot be decoded is an error.
+    strict: Option<String>,
     properties: Arc<PlanProperties>,
 }
 
@@ -122,7 +127,7 @@ impl SourceScan {
             Boundedness::Bounded,
         )
         .with_scheduling_type(SchedulingType::Cooperative);
-        Self { name, source, lanes, projection, limit, properties: Arc::new(properties) }
+        Self { name, source, lanes, projection, limit, strict: None, properties: Arc::new(properties) }
     }
 }
 
@@ -154,9 +159,9 @@ impl ExecutionPlan for SourceScan {
     }
 
     fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let (source, projection) = (self.source.clone(), self.projection.clone());
+        let (source, projection, strict) = (self.source.clone(), self.projection.clone(), self.strict.clone());
         let parts = stream::iter(self.lanes[partition].clone().into_iter().map(Ok::<_, DataFusionError>));
-        let rows = parts.map_ok(move |part| read_part(source.clone(), part, projection.clone())).try_flatten();
+        let rows = parts.map_ok(move |part| read_part(source.clone(), part, projection.clone(), strict.clone())).try_flatten();
         // A limit is per partition here; whoever asked for it cuts the whole again.
         let limited = limit_rows(rows, self.limit.unwrap_or(usize::MAX));
         Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(self.schema(), limited))))
@@ -167,18 +172,29 @@ impl ExecutionPlan for SourceScan {
     }
 }
 
-/// The rows of one split, up to its end. Rows that cannot be decoded are left out, as they are in a view.
-fn read_part(source: Arc<dyn Source>, part: Part, projection: Vec<usize>) -> impl Stream<Item = Result<RecordBatch>> {
-    let state = (source, part, projection, None);
-    stream::try_unfold(state, |(source, part, projection, reader)| async move {
+/// The rows of one split, up to its end. Rows that cannot be decoded are left out, or an error that names the source, as in a view.
+fn read_part(
+    source: Arc<dyn Source>,
+    part: Part,
+    projection: Vec<usize>,
+    strict: Option<String>,
+) -> impl Stream<Item = Result<RecordBatch>> {
+    let state = (source, part, projection, strict, None);
+    stream::try_unfold(state, |(source, part, projection, strict, reader)| async move {
         let mut reader = match reader {
             Some(reader) => reader,
             None => source.open(&part.split, 0, &projection).await.map_err(external)?,
         };
         loop {
             match reader.read(BATCH_ROWS, Some(part.end)).await.map_err(external)? {
-                ReadOutcome::Rows { batch, .. } if batch.num_rows() == 0 => {}
-                ReadOutcome::Rows { batch, .. } => return Ok(Some((batch, (source, part, projection, Some(reader))))),
+                ReadOutcome::Rows { batch, bad, .. } => {
+                    if let (Some(name), Some(row)) = (&strict, bad.first()) {
+                        return Err(external(row.refusal(name, &part.split.id)));
+                    }
+                    if batch.num_rows() > 0 {
+                        return Ok(Some((batch, (source, part, projection, strict, Some(reader)))));
+                    }
+                }
                 ReadOutcome::Pending { retry_after_us, .. } => {
                     tokio::time::sleep(std::time::Duration::from_micros(retry_after_us.max(100))).await;
                 }

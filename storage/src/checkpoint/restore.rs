@@ -159,6 +159,11 @@ impl Checkpointer {
         Ok(manifest.map(|manifest| Restored { object: self.object(&manifest.name.to_string()), manifest: Arc::new(manifest) }))
     }
 
+    /// What to say when there is no manifest although there must have been one.
+    pub fn missing(&self) -> StorageError {
+        StorageError::Corrupt { file: self.objects.full_name(&self.object("manifest-*")), detail: "the file is missing".into() }
+    }
+
     fn check_manifest(&self, manifest: &Manifest, name: ManifestName, file: &str) -> Result<()> {
         if manifest.name != name || manifest.job != self.job {
             return Err(StorageError::Corrupt { file: file.to_owned(), detail: "it is the manifest of another checkpoint".into() });

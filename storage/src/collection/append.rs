@@ -125,16 +125,28 @@ fn segment_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:08}.segment"))
 }
 
+fn is_segment(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "segment")
+}
+
 impl AppendBase {
     /// Opens the base in `directory`, empty if there is none.
     pub(super) fn open(directory: &Path, layout: Arc<Layout>) -> Result<Self> {
         create_directory(directory)?;
         let index = directory.join("segments.index");
-        let contents = if index.exists() { Segments::read(&index, directory)? } else { Segments::default() };
+        if !index.exists() {
+            // It is written before the first segment.
+            let found = fs::read_dir(directory).map_err(io_error("read", directory))?.filter_map(|entry| Some(entry.ok()?.path()));
+            if found.into_iter().any(|path| is_segment(&path)) {
+                return Err(corrupt(&index, "it is missing"));
+            }
+            replace_file(&index, &Segments::default().write())?;
+        }
+        let contents = Segments::read(&index, directory)?;
         let named: BTreeSet<PathBuf> = contents.segments.iter().map(|entry| segment_path(directory, entry.number)).collect();
         for entry in fs::read_dir(directory).map_err(io_error("read", directory))? {
             let path = entry.map_err(io_error("read", directory))?.path();
-            if path.extension().is_some_and(|extension| extension == "segment") && !named.contains(&path) {
+            if is_segment(&path) && !named.contains(&path) {
                 remove_file(&path)?;
             }
         }
@@ -166,6 +178,16 @@ impl AppendBase {
         *self.contents.lock() = Arc::new(after);
         // Readers that still use them keep the files open. One that cannot be removed now is removed at the next start.
         merged.iter().for_each(|entry| drop(remove_file(&segment_path(&self.directory, entry.number))));
+        Ok(())
+    }
+
+    /// Removes all rows, durably.
+    pub(super) fn clear(&self) -> Result<()> {
+        let before = self.contents();
+        let after = Segments { next_file: before.next_file, ..Segments::default() };
+        replace_file(&self.directory.join("segments.index"), &after.write())?;
+        *self.contents.lock() = Arc::new(after);
+        before.segments.iter().for_each(|entry| drop(remove_file(&segment_path(&self.directory, entry.number))));
         Ok(())
     }
 

@@ -301,6 +301,20 @@ impl DeltaLog {
         sync_directory(&self.directory)
     }
 
+    /// Removes all of it; the next delta is the first.
+    pub(super) fn clear(&mut self) -> Result<()> {
+        let current = self.current.take().map(|current| current.file.path().to_owned());
+        for path in self.closed.drain(..).map(|file| file.path).chain(current) {
+            remove_file(&path)?;
+        }
+        (self.highest, self.broken) = (Epoch::default(), false);
+        sync_directory(&self.directory)
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The highest epoch that was ever appended.
     pub(super) fn highest(&self) -> Epoch {
         self.highest

@@ -46,6 +46,12 @@ impl Collection {
 
     fn fold_with(&self, eagerness: Eagerness) -> Result<()> {
         let mut fold_state = self.folding.lock();
+        if self.durable_deltas
+            && let Err(error) = self.write_waiting(&mut self.log.lock())
+            && !error.is_disk_full()
+        {
+            return Err(error);
+        }
         let mut upto = None;
         while let Some((deltas, meta)) = self.take_foldable(eagerness, &mut upto) {
             let first_ordinal = deltas[0].links.first_ordinal;
@@ -75,7 +81,9 @@ impl Collection {
         let held = state.holds.lowest().unwrap_or(Epoch(u64::MAX));
         let eager = eagerness == Eagerness::Now || self.memory.over_budget();
         let is_due = |delta: &Retained| eager || delta.sealed_at + FOLD_AGE <= now;
-        let due = state.retained.iter().take_while(|delta| delta.to <= held && is_due(delta)).count();
+        // What is not in the log yet would be a gap in it.
+        let is_written = |delta: &Retained| !self.durable_deltas || delta.place.is_some();
+        let due = state.retained.iter().take_while(|delta| delta.to <= held && is_due(delta) && is_written(delta)).count();
         if due == 0 || (upto.is_none() && !eager && !self.is_worth_a_segment(&state, due, now)) {
             return None;
         }

@@ -10,6 +10,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     ops::Bound,
     path::{Path, PathBuf},
     sync::{
@@ -27,7 +28,7 @@ use super::{
     overlay::Overlay,
 };
 use crate::{
-    durable_file::create_directory,
+    durable_file::{corrupt, create_directory, io_error, replace_file},
     encoding::{EncodedRows, cursor::Cursor},
     epoch::Epoch,
     error::{Result, StorageError},
@@ -42,6 +43,8 @@ const ROWS: u8 = 1;
 /// The database that all collections of a directory share, and how much of it is on disk.
 pub(super) struct BaseStore {
     db: RocksStore,
+    /// The file that says how far the database was flushed.
+    flushes: PathBuf,
     /// Folds written so far, and how many of them are flushed.
     written: AtomicU64,
     flushed: AtomicU64,
@@ -66,8 +69,12 @@ impl BaseStore {
         if let Some(store) = open.get(directory).and_then(Weak::upgrade) {
             return Ok(store);
         }
+        let flushes = directory.with_extension("flushed");
+        let db = RocksStore::open(directory, shared)?;
+        check_flushed(&db, &flushes)?;
         let store = Arc::new(Self {
-            db: RocksStore::open(directory, shared)?,
+            db,
+            flushes,
             written: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             unflushed_bytes: AtomicU64::new(0),
@@ -92,7 +99,9 @@ impl BaseStore {
         let written = self.written.load(Ordering::Acquire);
         if self.flushed.load(Ordering::Acquire) < written {
             self.unflushed_bytes.store(0, Ordering::Relaxed);
+            let sequence = self.db.sequence();
             self.db.flush()?;
+            replace_file(&self.flushes, &write_flushed(sequence))?;
             self.flushed.store(written, Ordering::Release);
         }
         Ok(())
@@ -102,6 +111,38 @@ impl BaseStore {
     pub(super) fn unflushed_bytes(&self) -> u64 {
         self.unflushed_bytes.load(Ordering::Relaxed)
     }
+}
+
+/// A database that has lost its newest files opens as an older one: the number of its last flushed change is kept beside it.
+fn check_flushed(db: &RocksStore, flushes: &Path) -> Result<()> {
+    let bytes = match fs::read(flushes) {
+        Ok(bytes) => bytes,
+        // Written before anything is flushed.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && db.sequence() == 0 => {
+            return replace_file(flushes, &write_flushed(0));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(corrupt(flushes, "it is missing")),
+        Err(error) => return Err(io_error("read", flushes)(error)),
+    };
+    let flushed = read_flushed(&bytes).ok_or_else(|| corrupt(flushes, "it is cut off, or its checksum does not match"))?;
+    if db.sequence() < flushed {
+        let detail = format!("it ends at change {}, but {flushed} changes were flushed to it", db.sequence());
+        return Err(corrupt(db.path(), detail));
+    }
+    Ok(())
+}
+
+fn write_flushed(sequence: u64) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&sequence.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..8]);
+    bytes[8..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+fn read_flushed(bytes: &[u8]) -> Option<u64> {
+    let sequence = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
+    (write_flushed(sequence) == *bytes).then_some(sequence)
 }
 
 /// What the base says about itself.
@@ -274,8 +315,11 @@ impl KeyedBase {
         Ok((meta, cursor))
     }
 
-    /// Removes all of the collection, durably.
+    /// Removes all of the collection, durably. Nothing is written if there is nothing.
     pub(super) fn destroy(&self) -> Result<()> {
+        if self.store.db.get(&self.meta_key())?.is_none() {
+            return Ok(());
+        }
         let mut ops = WriteOps::new();
         ops.delete_range(&self.meta_key(), &self.end_key());
         self.store.write(ops)?;

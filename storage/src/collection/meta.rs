@@ -7,7 +7,7 @@ use std::{
 
 use super::{CollectionKey, layout::Layout};
 use crate::{
-    durable_file::{corrupt, create_directory, io_error, replace_file},
+    durable_file::{corrupt, create_directory, io_error, replace_file, staged_path},
     encoding::{batch::BATCH_CODEC_VERSION, cursor::Cursor, data_type::write_data_type, key::KEY_CODEC_VERSION, row::ROW_CODEC_VERSION},
     epoch::Epoch,
     error::Result,
@@ -32,6 +32,11 @@ impl MetaFile {
         let path = directory.join(FILE_NAME);
         let fingerprint = fingerprint(layout)?;
         if !path.exists() {
+            // It is the first file of all.
+            let others = fs::read_dir(directory).map_err(io_error("read", directory))?.filter_map(|entry| Some(entry.ok()?.path()));
+            if others.into_iter().any(|other| other != staged_path(&path)) {
+                return Err(corrupt(&path, "it is missing"));
+            }
             let meta = Self { path, fingerprint, published_at: Some(Epoch::default()) };
             meta.write()?;
             return Ok(meta);

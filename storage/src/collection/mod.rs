@@ -276,6 +276,44 @@ impl Collection {
         Ok(())
     }
 
+    /// The epoch from which on it is shown; 0 for a new one that was shown at once.
+    pub fn published_at(&self) -> Option<Epoch> {
+        self.state.read().published_at
+    }
+
+    /// Fails unless everything up to `epoch`, which is known to have been sealed and made durable, is there.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`] that names the folder of its files.
+    pub fn must_reach(&self, epoch: Epoch) -> Result<()> {
+        let upper = self.upper();
+        if upper >= epoch {
+            return Ok(());
+        }
+        let detail = format!("its files end at epoch {upper}, but a checkpoint at epoch {epoch} rests on them");
+        Err(crate::durable_file::corrupt(self.log.lock().directory(), detail))
+    }
+
+    /// Removes all rows, of a collection that is not shown: who fills it begins anew. Durable.
+    pub fn clear(&self) -> Result<()> {
+        let _folding = self.folding.lock();
+        let mut log = self.log.lock();
+        let mut state = self.state.write();
+        // First what rests on the base.
+        log.clear()?;
+        match &self.base {
+            Base::Keyed(base) => base.destroy()?,
+            Base::Append(base) => base.clear()?,
+        }
+        state.retained.clear();
+        self.memory.shrink(self.memory.used());
+        state.base = keyed::BaseMeta::default();
+        (state.since, state.upper, state.durable, state.next_ordinal) = (Epoch(0), Epoch(0), Epoch(0), 0);
+        drop(state);
+        self.upper.send_replace(Epoch(0));
+        Ok(())
+    }
+
     /// Keeps the collection readable at `epoch` until the hold is dropped. The epoch may be in the future.
     pub fn hold(self: &Arc<Self>, epoch: Epoch) -> Result<Hold> {
         let mut state = self.state.write();
@@ -320,10 +358,11 @@ impl Collection {
         state.retained.clear();
         self.memory.shrink(self.memory.used());
         drop(state);
+        // First what rests on the base.
+        crate::durable_file::remove_directory(&self.directory)?;
         if let Base::Keyed(base) = &self.base {
             base.destroy()?;
         }
-        crate::durable_file::remove_directory(&self.directory)?;
         drop(log);
         drop(folding);
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     Collection, CollectionKey, State,
     delta::StoredDelta,
-    delta_log::{DeltaLog, Links},
+    delta_log::{DeltaLog, DeltaPlace, Links},
     retained::Retained,
 };
 use crate::{
@@ -16,6 +16,8 @@ use crate::{
 
 /// Deltas of a collection are not spilled below so many bytes, however short memory is.
 const MIN_RESIDENT_BYTES: usize = 64 << 10;
+/// So many bytes of a collection's deltas may wait for space on the disk.
+const WAITING_BYTES: usize = 64 << 20;
 
 impl Collection {
     /// Ends all epochs up to `to` with the changes since `upper`, in any order, and publishes them. An epoch not above `upper` was sealed before
@@ -37,7 +39,7 @@ impl Collection {
             self.publish(to, None);
             return Ok(());
         }
-        let place = if self.durable_deltas { Some(log.append(&stored.delta, links)?) } else { None };
+        let place = if self.durable_deltas { self.write_delta(&mut log, &stored, links)? } else { None };
         let delta = Retained::new(Arc::new(stored), links, self.now(), place);
         self.memory.grow(delta.bytes);
         self.publish(to, Some(delta));
@@ -45,6 +47,39 @@ impl Collection {
             self.spill(&mut log);
         }
         Ok(())
+    }
+
+    /// Writes a delta to the log, behind those that wait to be written. On a full disk it waits too, in memory: readers go on, and no flush says that
+    /// it is durable.
+    fn write_delta(&self, log: &mut DeltaLog, stored: &StoredDelta, links: Links) -> Result<Option<DeltaPlace>> {
+        let waited = self.waiting_bytes();
+        match self.write_waiting(log).and_then(|()| log.append(&stored.delta, links)) {
+            Ok(place) => Ok(Some(place)),
+            Err(error) if error.is_disk_full() && waited + stored.bytes() <= WAITING_BYTES => {
+                if waited == 0 {
+                    tracing::warn!(collection = self.id, %error, "changes wait in memory for space on the disk");
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.state.read().retained.iter().rev().take_while(|delta| delta.place.is_none()).map(|delta| delta.bytes).sum()
+    }
+
+    /// Writes deltas that there was no space for when they were sealed. They are the newest ones, and are written in order.
+    pub(super) fn write_waiting(&self, log: &mut DeltaLog) -> Result<()> {
+        loop {
+            let waiting = self.state.read().retained.iter().rev().take_while(|delta| delta.place.is_none()).last().cloned();
+            let Some(waiting) = waiting else { return Ok(()) };
+            let place = log.append(&waiting.load(&self.layout)?.delta, waiting.links)?;
+            let mut state = self.state.write();
+            if let Some(written) = state.retained.iter_mut().find(|retained| retained.to == waiting.to) {
+                written.place = Some(place);
+            }
+        }
     }
 
     /// Ends all epochs up to `to`; nothing has changed in them.
@@ -83,6 +118,7 @@ impl Collection {
             if destroyed {
                 return Ok(upper);
             }
+            self.write_waiting(&mut log)?;
             if log.highest().max(base) < upper {
                 log.append_reached(upper)?;
             }

@@ -1,6 +1,6 @@
 //! Segments of the epoch log: files `<n>.log` with consecutive numbers. The first frame of each says its number, how long the segment before it
 //! is, and the highest epoch before it, so that a missing or shortened file is found, and epochs go on where they were when old
-//! segments are gone.
+//! segments are gone. The note of a closed segment says that another one follows, that of the last one how long it was at least.
 
 use std::{
     fs,
@@ -45,6 +45,8 @@ pub(super) struct Segments {
     current_bytes: u64,
     /// Highest epoch of segments that were removed before the log was opened.
     highest_epoch_before: Epoch,
+    /// There was no log before it was opened.
+    is_new: bool,
 }
 
 /// The segment that is written. Belongs to the writer thread.
@@ -139,11 +141,18 @@ impl Segments {
     /// Reads all segments; the last one is opened to be written on.
     pub(super) fn open(directory: &Path, options: LogOptions) -> Result<(Self, CurrentSegment, Vec<LogRecord>)> {
         create_directory(directory)?;
-        let mut segments =
-            Self { directory: directory.into(), closed: Vec::new(), current_bytes: 0, highest_epoch_before: Epoch::default() };
+        let mut segments = Self {
+            directory: directory.into(),
+            closed: Vec::new(),
+            current_bytes: 0,
+            highest_epoch_before: Epoch::default(),
+            is_new: false,
+        };
         let mut records = Vec::new();
         let numbers = segment_numbers(directory)?;
+        segments.is_new = numbers.is_empty();
         let mut current = None;
+        let mut followed = false;
         for (index, number) in numbers.iter().enumerate() {
             let path = segment_path(directory, *number);
             let is_last = index + 1 == numbers.len();
@@ -155,6 +164,7 @@ impl Segments {
                     segments.check_header(&path, *number, header)?;
                     match file {
                         OpenedSegment::Current(file) => {
+                            followed = file.is_followed();
                             segments.current_bytes = file.length();
                             let highest_epoch_before = segments.highest_epoch();
                             let contents = read.contents;
@@ -168,14 +178,24 @@ impl Segments {
                                 options: options.clone(),
                             });
                         }
-                        OpenedSegment::Closed(bytes) => segments.close(*number, path, bytes, read.contents),
+                        OpenedSegment::Closed { bytes, followed: expected } => {
+                            followed = expected;
+                            segments.close(*number, path, bytes, read.contents);
+                        }
                     }
                     records.append(&mut read.records);
                 }
+                (None, OpenedSegment::Current(_)) if followed => return Err(corrupt(&path, "it is cut off")),
                 // The crash came while the segment was begun: it is begun again.
-                (None, OpenedSegment::Current(_)) => remove_file(&path)?,
-                (None, OpenedSegment::Closed(_)) => return Err(corrupt(&path, "it has no header")),
+                (None, OpenedSegment::Current(_)) => {
+                    segments.is_new = numbers.len() == 1;
+                    remove_file(&path)?;
+                }
+                (None, OpenedSegment::Closed { .. }) => return Err(corrupt(&path, "it has no header")),
             }
+        }
+        if followed && let Some(last) = numbers.last() {
+            return Err(corrupt(&segment_path(directory, last + 1), "it is missing"));
         }
         let current = match current {
             Some(current) => current,
@@ -208,6 +228,20 @@ impl Segments {
         self.closed.iter().map(|segment| segment.highest_epoch).max().unwrap_or_default().max(self.highest_epoch_before)
     }
 
+    /// Highest epoch of the segments that were removed.
+    pub(super) fn removed_through(&self) -> Epoch {
+        self.highest_epoch_before
+    }
+
+    /// Whether there was no log before it was opened.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.current_bytes + self.closed.iter().map(|segment| segment.bytes).sum::<u64>()
     }
@@ -230,14 +264,15 @@ impl Segments {
 
 enum OpenedSegment {
     Current(FrameFile),
-    Closed(u64),
+    Closed { bytes: u64, followed: bool },
 }
 
 fn read_segment(path: &Path, is_last: bool, faults: FileFaults, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<OpenedSegment> {
     if is_last {
         FrameFile::open(path, faults, |place, payload| take(place.offset, payload)).map(OpenedSegment::Current)
     } else {
-        read_frames(path, Tail::MayBeAllocated, |place, payload| take(place.offset, payload)).map(OpenedSegment::Closed)
+        let read = read_frames(path, Tail::MayBeAllocated, |place, payload| take(place.offset, payload))?;
+        Ok(OpenedSegment::Closed { bytes: read.length, followed: read.note.followed })
     }
 }
 
@@ -299,9 +334,21 @@ impl CurrentSegment {
         self.full
     }
 
-    /// Gives back space that is allocated and not used, when nothing more is written.
+    /// Notes in the file how much of it is durable, if that is not known. For when nothing is to be written: it costs a commit a second page.
+    pub(super) fn note(&mut self) -> Result<()> {
+        if self.broken || self.file.is_noted() { Ok(()) } else { self.file.note_durable(false) }
+    }
+
+    /// Whether the file's note is up to date, as far as it can be.
+    pub(super) fn is_noted(&self) -> bool {
+        self.broken || self.file.is_noted()
+    }
+
+    /// Gives back space that is allocated and not used, when nothing more is written. Only then the note is as exact as the log.
     pub(super) fn close(&mut self) -> Result<()> {
-        self.file.trim()
+        self.note()?;
+        self.file.trim()?;
+        self.file.sync_all()
     }
 
     /// Closes this segment, cut to what is durable, and begins the next.
@@ -318,8 +365,8 @@ impl CurrentSegment {
             Ok(next) => {
                 let mut closed = std::mem::replace(self, next);
                 drop(segments);
-                // Zeros that stay are known to be nothing.
-                let _ = closed.file.trim();
+                // Zeros that stay are known to be nothing; and what is not noted is not found when it is missing, no more.
+                let _ = closed.file.note_durable(true).and_then(|()| closed.file.trim()).and_then(|()| closed.file.sync_all());
                 Ok(())
             }
             Err(error) => {

@@ -83,7 +83,9 @@ fn an_append_survives_a_crash_whole_or_not_at_all() {
         }
         drop(log);
         let path = last_segment(directory.path());
-        let bytes = std::fs::read(&path).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        // The crash came before the log's length was noted.
+        bytes[8..24].fill(0);
         std::fs::write(&path, &bytes[..rng.random_range(0..=bytes.len())]).unwrap();
         let (log, records) = EpochLog::open(directory.path()).unwrap();
         assert_eq!(records.len() % 3, 0, "seed {seed}");
@@ -110,7 +112,7 @@ fn damage_before_the_tail_names_file_and_offset() {
     bytes[100] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let error = EpochLog::open(directory.path()).unwrap_err().to_string();
-    assert!(error.contains(&path.display().to_string()) && error.contains("at offset 64 is damaged"), "{error}");
+    assert!(error.contains(&path.display().to_string()) && error.contains("at offset 80 is damaged"), "{error}");
 }
 
 #[test]
@@ -203,7 +205,7 @@ fn a_missing_or_shortened_segment_is_an_error() {
     std::fs::write(&second, &bytes[..bytes.len() - 8]).unwrap();
     assert!(EpochLog::open(directory.path()).unwrap_err().to_string().contains("00000002.log"));
     // Cut at a frame's border it is whole by itself, but not what was written.
-    std::fs::write(&second, &bytes[..64]).unwrap();
+    std::fs::write(&second, &bytes[..80]).unwrap();
     assert!(EpochLog::open(directory.path()).unwrap_err().to_string().contains("were written"));
     std::fs::write(&second, &bytes).unwrap();
     assert_eq!(EpochLog::open(directory.path()).unwrap().1, [close(1), close(2), close(3), close(4)]);
@@ -303,4 +305,43 @@ fn space_that_was_allocated_and_not_used_is_no_damage() {
         std::fs::File::options().write(true).open(&path).unwrap().set_len(length + 4096).unwrap();
     }
     assert_eq!(EpochLog::open(directory.path()).unwrap().1, [close(1), close(2)]);
+}
+
+#[test]
+fn a_log_that_was_cut_off_after_it_was_closed_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let faults = FileFaults::default();
+    let (log, _) = EpochLog::open_with(directory.path(), with(&faults)).unwrap();
+    log.durable_blocking(log.append(&[close(1)])).unwrap();
+    begin_segment(&log, &faults);
+    for epoch in 2..6 {
+        log.durable_blocking(log.append(&[close(epoch)])).unwrap();
+    }
+    drop(log);
+    let path = last_segment(directory.path());
+    let bytes = std::fs::read(&path).unwrap();
+    // The zeros at the end of the last frame may be missing.
+    for length in 0..bytes.len() - 7 {
+        std::fs::write(&path, &bytes[..length]).unwrap();
+        let error = EpochLog::open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("00000002.log"), "{length}: {error}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    let error = EpochLog::open(directory.path()).unwrap_err().to_string();
+    assert!(error.contains("00000002.log") && error.contains("missing"), "{error}");
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(EpochLog::open(directory.path()).unwrap().1.len(), 5);
+}
+
+#[test]
+fn an_idle_log_notes_its_length() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, _) = EpochLog::open(directory.path()).unwrap();
+    log.durable_blocking(log.append(&[close(1)])).unwrap();
+    let path = last_segment(directory.path());
+    let noted = |path: &Path| u64::from_le_bytes(std::fs::read(path).unwrap()[8..16].try_into().unwrap());
+    while noted(&path) == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(noted(&path), log.bytes());
 }

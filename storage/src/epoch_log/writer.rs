@@ -11,6 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use parking_lot::MutexGuard;
+
 use super::{
     Shared,
     commit::{CommitGroup, Failure, LogTicket},
@@ -23,6 +25,8 @@ use crate::{epoch::Epoch, error::StorageError, frame_file::FrameBuffer};
 const GATHER_DIVISOR: u32 = 8;
 /// And at most this long.
 const MAX_GATHER: Duration = Duration::from_millis(1);
+/// The segment's note lags by at most so much behind what is durable.
+const NOTE_AGE: Duration = Duration::from_millis(100);
 
 /// Appends that wait for the writer.
 #[derive(Debug)]
@@ -163,11 +167,13 @@ pub(super) struct Writer {
     segment: CurrentSegment,
     /// Appends and duration of the last commit.
     last: (usize, Duration),
+    /// When the segment's note was written last.
+    noted_at: Instant,
 }
 
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, segment: CurrentSegment) -> Self {
-        Self { shared, segment, last: (1, Duration::ZERO) }
+        Self { shared, segment, last: (1, Duration::ZERO), noted_at: Instant::now() }
     }
 
     /// Writes until the log is closed and the queue is empty.
@@ -180,6 +186,9 @@ impl Writer {
                 Ok(()) => {
                     self.shared.full.store(self.segment.is_full(), Ordering::Release);
                     batch.group.0.end(Ok(()));
+                    if self.noted_at.elapsed() >= NOTE_AGE {
+                        self.note();
+                    }
                 }
                 Err(error) => {
                     let failure = Failure::of(&error);
@@ -201,21 +210,33 @@ impl Writer {
         }
     }
 
+    fn note(&mut self) {
+        self.noted_at = Instant::now();
+        if let Err(error) = self.segment.note() {
+            tracing::debug!(%error, "the length of the epoch log could not be noted");
+        }
+    }
+
     /// Waits for appends; `None` when the log is closed and nothing is left.
-    fn next_batch(&self) -> Option<Batch> {
-        let mut queue = self.shared.queue.lock();
+    fn next_batch(&mut self) -> Option<Batch> {
+        let shared = self.shared.clone();
+        let mut queue = shared.queue.lock();
         queue.wanted = 1;
         while queue.appends == 0 {
             if queue.closing {
                 return None;
             }
-            self.shared.queued.wait(&mut queue);
+            if self.segment.is_noted() {
+                shared.queued.wait(&mut queue);
+            } else if shared.queued.wait_for(&mut queue, NOTE_AGE).timed_out() {
+                MutexGuard::unlocked(&mut queue, || self.note());
+            }
         }
         let (appends, duration) = self.last;
         let deadline = Instant::now() + (duration / GATHER_DIVISOR).min(MAX_GATHER);
         while queue.appends < appends && !queue.closing {
             queue.wanted = appends;
-            if self.shared.queued.wait_until(&mut queue, deadline).timed_out() {
+            if shared.queued.wait_until(&mut queue, deadline).timed_out() {
                 break;
             }
         }

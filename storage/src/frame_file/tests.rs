@@ -64,7 +64,7 @@ fn a_torn_tail_is_cut_and_damage_before_it_is_an_error() {
         if truncated {
             bytes.truncate(rng.random_range(8..=bytes.len()));
         } else {
-            let at = rng.random_range(8..bytes.len());
+            let at = rng.random_range(FILE_HEADER..bytes.len());
             bytes[at] ^= 1 << rng.random_range(0..8);
         }
         std::fs::write(&path, &bytes).unwrap();
@@ -100,7 +100,7 @@ fn damage_of_durable_frames_is_found() {
     bytes[first.offset as usize..first.end() as usize].fill(0);
     std::fs::write(&path, &bytes).unwrap();
     let error = reopen(&path).unwrap_err();
-    assert_eq!(error.to_string(), format!("\"{}\" is corrupt: the record at offset 8 is damaged", path.display()));
+    assert_eq!(error.to_string(), format!("\"{}\" is corrupt: the record at offset 24 is damaged", path.display()));
 }
 
 /// A power loss may keep a later page and lose an earlier one.
@@ -145,5 +145,30 @@ fn a_file_that_was_never_begun_is_begun() {
     for bytes in [&b"something else altogether"[..], &[0; 64]] {
         std::fs::write(&path, bytes).unwrap();
         assert!(matches!(reopen(&path), Err(StorageError::Corrupt { .. })));
+    }
+}
+
+#[test]
+fn a_file_that_was_noted_is_not_shortened_unseen() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let mut file = FrameFile::create(&path, FileFaults::default()).unwrap();
+    file.append(frame(b"eight by")).unwrap();
+    file.sync().unwrap();
+    file.note_durable(false).unwrap();
+    let noted = file.length();
+    file.append(frame(b"not note")).unwrap();
+    file.sync().unwrap();
+    assert!(!file.is_noted());
+    let bytes = std::fs::read(&path).unwrap();
+    for length in FILE_HEADER..bytes.len() {
+        std::fs::write(&path, &bytes[..length]).unwrap();
+        assert_eq!(reopen(&path).is_err(), (length as u64) < noted, "{length}");
+    }
+    for at in 8..FILE_HEADER {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        assert!(matches!(reopen(&path), Err(StorageError::Corrupt { .. })), "{at}");
     }
 }

@@ -128,7 +128,7 @@ fn damage_in_a_delta_log_names_file_and_offset() {
     bytes[100] ^= 1;
     fs::write(path, &bytes).unwrap();
     let error = place.try_open(place.spec(unique(), true)).unwrap_err().to_string();
-    assert!(error.contains(&path.display().to_string()) && error.contains("at offset 8 is damaged"), "{error}");
+    assert!(error.contains(&path.display().to_string()) && error.contains("at offset 24 is damaged"), "{error}");
 }
 
 #[test]
