@@ -4,6 +4,7 @@
 //! checkpoints. Jobs are linked only through collections: a driver waits for what its upstreams have sealed and never holds them back.
 
 mod attempt;
+mod checkpoint;
 pub mod collector;
 pub mod driver;
 mod failure;
