@@ -5,7 +5,7 @@
 //! one, and so does a channel restored from a checkpoint once it is drained: what followed on it comes on others.
 //!
 //! Channels need not begin at the same epoch: of a subtask that is restored from an unaligned checkpoint some have passed barriers that others
-//! have still to deliver. All channels deliver the same barriers in the same order, so the lowest that any has passed is the next to close.
+//! have still to deliver. All channels deliver the same barriers in the same order, so the lowest that is known is the next to close.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +88,9 @@ impl Aligner {
             return None;
         }
         let passed = self.channels.iter().filter(|channel| !channel.is_gone && channel.passed > self.closed);
-        let epoch = passed.map(|channel| channel.passed).min()?;
+        let lowest = passed.map(|channel| channel.passed).min()?;
+        // All channels may have passed several barriers before.
+        let epoch = self.known.first_key_value().map_or(lowest, |(epoch, _)| lowest.min(*epoch));
         let merged = self.known.remove(&epoch);
         debug_assert!(merged.is_some(), "an epoch closes by a barrier that is known");
         let merged = merged.unwrap_or(Barrier { epoch, time_us: 0, kind: BarrierKind::Epoch });
@@ -178,5 +180,7 @@ mod tests {
         let mut aligner = Aligner::new(Epoch(2), vec![Epoch(5), Epoch(3)], &in_flight);
         assert_eq!(aligner.close_next(), Some(in_flight[1]));
         assert_eq!((aligner.close_next(), aligner.blocked()), (None, &[true, false][..]));
+        let mut aligner = Aligner::new(Epoch(1), vec![Epoch(5), Epoch(5)], &in_flight);
+        assert_eq!([(); 4].map(|()| aligner.close_next()), [Some(in_flight[0]), Some(in_flight[1]), Some(in_flight[2]), None]);
     }
 }

@@ -3,7 +3,8 @@
 //! Two scans feed a keyed operator over hash edges, and it a root over another one. Everything but the operator's arithmetic is the real thing:
 //! channels with their lanes, alignment, watermark minima, segments, restored channels, the collector. A step is one message of one subtask;
 //! a seed decides which subtask moves, which stand still for a while, when checkpoints are asked for and switched, and when the job dies. What is
-//! sealed at every barrier, rows and watermark, must be a function of the input alone.
+//! sealed at every barrier, rows and watermark, must be a function of the input alone. As in the real thing, what is sealed is flushed before a
+//! checkpoint counts, and sealing an epoch again changes nothing.
 
 mod life;
 mod oracle;
@@ -49,6 +50,13 @@ impl Saved {
     }
 }
 
+/// How far the job's collection is sealed, and how far that survives a crash.
+#[derive(Default)]
+struct Sealed {
+    upper: Epoch,
+    durable: Epoch,
+}
+
 /// What a run went through.
 #[derive(Debug, Default)]
 struct Seen {
@@ -63,26 +71,31 @@ fn run(seed: u64, seen: &mut Seen) {
     let mut rng = StdRng::seed_from_u64(seed);
     let input = Input::random(&mut rng);
     let mut saved = Saved::default();
-    let mut upper = Epoch(0);
+    let mut sealed = Sealed::default();
     let crashes = rng.random_range(0..5);
     for crash in 0..=crashes {
         let parallelism = [1, 2, 3, 5][rng.random_range(0..4)];
         seen.restarts_from_unaligned += usize::from(saved.cut.is_some());
-        let mut life = Life::start(seed, &input, &saved, parallelism);
+        let mut life = Life::start(seed, &input, &saved, &mut sealed, parallelism);
         let steps = if crash == crashes { usize::MAX } else { rng.random_range(1..1500) };
-        let ended = life.run(&mut rng, steps, &mut upper, &mut saved, seen);
+        let ended = life.run(&mut rng, steps, &mut sealed, &mut saved, seen);
         assert!(ended || crash < crashes, "seed {seed}: not all epochs were sealed");
         if ended {
             break;
         }
+        // What was sealed since the last flush may be lost or not.
+        sealed.upper = Epoch(rng.random_range(sealed.durable.0..=sealed.upper.0));
     }
-    assert_eq!(upper, input.last_barrier(), "seed {seed}");
+    assert_eq!(sealed.upper, input.last_barrier(), "seed {seed}");
 }
 
 #[test]
 fn checkpoints_that_do_not_wait_restore_to_the_same_epochs() {
-    let seeds = std::env::var("MILLPOND_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1500);
+    let seeds = std::env::var("MILLPOND_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1000);
     let mut seen = Seen::default();
+    if let Some(seed) = std::env::var("MILLPOND_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        return run(seed, &mut seen);
+    }
     (0..seeds).for_each(|seed| run(seed, &mut seen));
     println!("{seeds} seeds: {seen:?}");
     assert!(seen.unaligned > 100 && seen.aligned > 100 && seen.restarts_from_unaligned > 100 && seen.in_flight_rows > 1000, "{seen:?}");

@@ -11,7 +11,7 @@ use millpond_storage::{checkpoint::InFlight, epoch::Epoch, key_group::key_group_
 use rand::{Rng, rngs::StdRng};
 
 use super::{
-    FRAGMENTS, OPERATOR, Open, Positions, ROOT, Saved, Seen, Sums,
+    FRAGMENTS, OPERATOR, Open, Positions, ROOT, Saved, Sealed, Seen, Sums,
     oracle::{Input, InputRow, Net},
 };
 use crate::{
@@ -75,6 +75,8 @@ pub(super) struct Life<'a> {
     taking: Option<(Epoch, Vec<Part>)>,
     /// The checkpoint that waits no longer.
     switched: Epoch,
+    /// For so many steps, on average, a checkpoint waits.
+    patience: u32,
     committed: Vec<Saved>,
 }
 
@@ -100,7 +102,7 @@ fn rows(batch: &RecordBatch) -> Vec<InputRow> {
 }
 
 impl<'a> Life<'a> {
-    pub(super) fn start(seed: u64, input: &'a Input, saved: &Saved, width: usize) -> Self {
+    pub(super) fn start(seed: u64, input: &'a Input, saved: &Saved, sealed: &mut Sealed, width: usize) -> Self {
         let restart = saved.restart();
         let collector = Arc::new(Collector::restored(restart.unsealed.clone()));
         let mut splitters: Vec<KeySplitter> = (0..3)
@@ -153,6 +155,7 @@ impl<'a> Life<'a> {
             injected: saved.epoch,
             taking: None,
             switched: Epoch(0),
+            patience: [30, 300, 3000][(seed % 3) as usize],
             committed: Vec::new(),
         };
         restart.barriers.iter().for_each(|barrier| life.order(*barrier));
@@ -161,7 +164,7 @@ impl<'a> Life<'a> {
                 life.on_watermark(task, port, watermark);
             }
             // Nothing may be withheld by a channel that is gone already.
-            life.close_all(task, &mut Epoch(0));
+            life.close_all(task, sealed);
         }
         life
     }
@@ -178,7 +181,7 @@ impl<'a> Life<'a> {
     }
 
     /// Takes steps until everything is sealed (then it answers true) or the job dies.
-    pub(super) fn run(&mut self, rng: &mut StdRng, steps: usize, upper: &mut Epoch, saved: &mut Saved, seen: &mut Seen) -> bool {
+    pub(super) fn run(&mut self, rng: &mut StdRng, steps: usize, sealed: &mut Sealed, saved: &mut Saved, seen: &mut Seen) -> bool {
         let mut stalled_until = vec![0; self.tasks.len()];
         for step in 0..steps {
             assert!(step < STEPS, "seed {}: hangs with barriers {:?}", self.seed, self.in_flight);
@@ -188,7 +191,7 @@ impl<'a> Life<'a> {
                 stalled_until[task] = step + rng.random_range(0..600);
             }
             if stalled_until[task] <= step {
-                self.step(task, rng, upper);
+                self.step(task, rng, sealed);
             }
             for checkpoint in self.committed.drain(..) {
                 match &checkpoint.cut {
@@ -199,6 +202,7 @@ impl<'a> Life<'a> {
                     }
                 }
                 *saved = checkpoint;
+                sealed.durable = sealed.upper;
             }
             if self.injected == self.input.last_barrier() && self.in_flight.is_empty() {
                 return true;
@@ -210,7 +214,7 @@ impl<'a> Life<'a> {
     /// The driver: injects barriers, asks for checkpoints, switches them.
     fn drive(&mut self, rng: &mut StdRng) {
         if let Some((checkpoint, _)) = &self.taking
-            && rng.random_ratio(1, 40)
+            && rng.random_ratio(1, self.patience)
         {
             self.switched = *checkpoint;
         }
@@ -232,13 +236,13 @@ impl<'a> Life<'a> {
         }
     }
 
-    fn step(&mut self, task: usize, rng: &mut StdRng, upper: &mut Epoch) {
+    fn step(&mut self, task: usize, rng: &mut StdRng, sealed: &mut Sealed) {
         if self.cut_if_due(task) || !self.has_room(task) {
             return;
         }
         match self.tasks[task].body {
             Body::Scan { .. } => self.step_scan(task, rng),
-            Body::Operator { .. } | Body::Root(_) => self.step_inner(task, rng, upper),
+            Body::Operator { .. } | Body::Root(_) => self.step_inner(task, rng, sealed),
         }
     }
 
@@ -373,7 +377,7 @@ impl<'a> Life<'a> {
         self.committed.push(saved);
     }
 
-    fn step_inner(&mut self, task: usize, rng: &mut StdRng, upper: &mut Epoch) {
+    fn step_inner(&mut self, task: usize, rng: &mut StdRng, sealed: &mut Sealed) {
         let limit = rng.random_range(1..6);
         let it = &mut self.tasks[task];
         let count = it.channels.len();
@@ -397,13 +401,13 @@ impl<'a> Life<'a> {
             if is_drained {
                 self.tasks[task].inputs.aligner.on_drained(channel);
             }
-            return self.close_all(task, upper);
+            return self.close_all(task, sealed);
         }
     }
 
-    fn close_all(&mut self, task: usize, upper: &mut Epoch) {
+    fn close_all(&mut self, task: usize, sealed: &mut Sealed) {
         while let Some(barrier) = self.tasks[task].inputs.aligner.close_next() {
-            self.close(task, barrier, upper);
+            self.close(task, barrier, sealed);
         }
     }
 
@@ -449,7 +453,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    fn close(&mut self, task: usize, barrier: Barrier, upper: &mut Epoch) {
+    fn close(&mut self, task: usize, barrier: Barrier, sealed: &mut Sealed) {
         let mut emitted = Vec::new();
         match &mut self.tasks[task].body {
             Body::Scan { .. } => {}
@@ -473,11 +477,11 @@ impl<'a> Life<'a> {
         }
         self.finish_barrier(task, barrier);
         if self.tasks[task].fragment == ROOT {
-            self.root_closed(barrier.epoch, upper);
+            self.root_closed(barrier.epoch, sealed);
         }
     }
 
-    fn root_closed(&mut self, epoch: Epoch, upper: &mut Epoch) {
+    fn root_closed(&mut self, epoch: Epoch, sealed: &mut Sealed) {
         let seed = self.seed;
         let flight = self.in_flight.iter_mut().find(|(barrier, _)| barrier.epoch == epoch);
         let (_, left) = flight.unwrap_or_else(|| panic!("seed {seed}: epoch {epoch} is closed again"));
@@ -487,17 +491,20 @@ impl<'a> Life<'a> {
         }
         assert_eq!(self.in_flight[0].0.epoch, epoch, "seed {seed}: epochs are sealed in order");
         self.in_flight.remove(0);
+        let (batches, watermark) = (self.collector.take(epoch), self.collector.watermark(epoch, self.width));
+        if epoch <= sealed.upper {
+            return;
+        }
         let mut net = Net::new();
-        for batch in self.collector.take(epoch) {
+        for batch in batches {
             for (row, key) in rows(&batch.batch).into_iter().enumerate() {
                 *net.entry(key).or_default() += i64::from(batch.sign(row));
             }
         }
         net.retain(|_, count| *count != 0);
         assert_eq!(net, self.input.expected(epoch), "seed {seed}, epoch {epoch}, {} subtasks", self.width);
-        let watermark = self.collector.watermark(epoch, self.width);
         assert_eq!(watermark, Some((0, Input::watermark(epoch))), "seed {seed}, epoch {epoch}");
-        *upper = (*upper).max(epoch);
+        sealed.upper = epoch;
     }
 }
 
