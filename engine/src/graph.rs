@@ -17,6 +17,24 @@ pub struct DataflowGraph {
     pub exchanges: Vec<Exchange>,
 }
 
+impl DataflowGraph {
+    /// Fragments whose subtasks take their state at a checkpoint's barrier only, however long it takes: those at either end of an edge that a
+    /// barrier never overtakes, and all above them.
+    pub fn aligned_fragments(&self) -> Vec<bool> {
+        let mut aligned = vec![false; self.fragments.len()];
+        for exchange in self.exchanges.iter().filter(|exchange| !exchange.distribution.can_be_overtaken()) {
+            aligned[exchange.from] = true;
+            aligned[exchange.to] = true;
+        }
+        // Producers come before their consumers.
+        for fragment in (0..aligned.len()).rev() {
+            let feeds = self.exchanges.iter().any(|exchange| exchange.from == fragment && aligned[exchange.to]);
+            aligned[fragment] |= feeds;
+        }
+        aligned
+    }
+}
+
 /// A chain (in general a tree) of operators: the output of each node but the last is read by exactly one other.
 #[derive(Clone, Debug)]
 pub struct Fragment {
@@ -105,6 +123,16 @@ pub enum Distribution {
     RoundRobin,
     /// Subtask 0 gets every row.
     Single,
+}
+
+impl Distribution {
+    /// Whether a checkpoint's barrier may pass the rows on the way: only where these can be told apart by key group after a restart.
+    pub fn can_be_overtaken(&self) -> bool {
+        match self {
+            Distribution::Hash(_) => true,
+            Distribution::Forward | Distribution::Broadcast | Distribution::RoundRobin | Distribution::Single => false,
+        }
+    }
 }
 
 /// Whether an edge is pipelined.

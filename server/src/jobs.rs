@@ -8,7 +8,7 @@ use millpond_engine::{
     coordinator::{sources::SourceSettings, table::TableSpec},
     graph::CollectionKeySpec,
     job::{
-        spec::{JobKind, JobOptions, JobSpec, SinkFactory, state_backend},
+        spec::{DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT, JobKind, JobOptions, JobSpec, SinkFactory, state_backend},
         status::JobHandle,
     },
     sink::{SinkConnector, SinkOptions, SinkSpec, open_sink},
@@ -28,7 +28,7 @@ use parking_lot::RwLock;
 use crate::{
     binding,
     error::{Result, SqlError},
-    session::settings,
+    session::{Session, settings},
     state::ServerState,
 };
 
@@ -237,7 +237,10 @@ pub(crate) fn sink_spec(name: &str, sink: &Sink, schema: &SchemaRef, append_only
 }
 
 /// Options that are the job's, not the connector's.
-const JOB_OPTIONS: [&str; 4] = ["parallelism", "checkpoint_interval", "state_backend", "background"];
+const JOB_OPTIONS: [&str; 5] = ["parallelism", "checkpoint_interval", ALIGNED_CHECKPOINT_TIMEOUT, "state_backend", "background"];
+
+/// How long a checkpoint's barrier waits: an option of a job, and the session's setting that it has by default.
+const ALIGNED_CHECKPOINT_TIMEOUT: &str = "aligned_checkpoint_timeout";
 
 /// Most subtasks a fragment may have.
 const PARALLELISM_LIMIT: usize = 64;
@@ -257,8 +260,27 @@ fn job_options(state: &ServerState, options: &BTreeMap<String, String>) -> Resul
             .map(Duration::from_millis)
             .ok_or_else(|| invalid("checkpoint_interval", text))?,
     };
+    let aligned_checkpoint_timeout = match options.get(ALIGNED_CHECKPOINT_TIMEOUT) {
+        None => DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT,
+        Some(text) => settings::parse_millis(text).map(Duration::from_millis).ok_or_else(|| invalid(ALIGNED_CHECKPOINT_TIMEOUT, text))?,
+    };
     let state_backend = state_backend(options.get("state_backend").unwrap_or(&state.config.state_backend))?;
-    Ok(JobOptions { parallelism, checkpoint_interval, state_backend })
+    Ok(JobOptions { parallelism, checkpoint_interval, aligned_checkpoint_timeout, state_backend })
+}
+
+/// A job keeps what the session that creates it has set for it, unless its own options say something else.
+pub(crate) fn keep_session_options(session: &Session, object: &mut Object) {
+    let options = match &mut object.body {
+        ObjectBody::MaterializedView(view) => &mut view.options,
+        ObjectBody::Sink(sink) => &mut sink.options,
+        _ => return,
+    };
+    let is_default = settings::find(ALIGNED_CHECKPOINT_TIMEOUT).map(|setting| (setting.default, session.variables.value(setting)));
+    if let Some((default, value)) = is_default
+        && default != value
+    {
+        options.entry(ALIGNED_CHECKPOINT_TIMEOUT.to_owned()).or_insert_with(|| value.to_owned());
+    }
 }
 
 /// The settings of a job after some of an object's options were set or reset.

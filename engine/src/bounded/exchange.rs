@@ -124,7 +124,7 @@ impl Starter {
         let mut outputs: Vec<Vec<Consumer>> = (0..producers).map(|_| Vec::new()).collect();
         let mut inboxes = Vec::with_capacity(self.consumers);
         for consumer in 0..self.consumers {
-            let (inbox, senders) = Inbox::new(channels);
+            let (inbox, senders) = Inbox::new(channels, Vec::new());
             let room = Arc::new(Semaphore::new(KIB_IN_FLIGHT as usize));
             for (channel, sender) in senders.into_iter().enumerate() {
                 let producer = if matches!(self.route, Route::Forward) { consumer } else { channel };

@@ -1,10 +1,14 @@
 //! The producer's end of an exchange: which consumer gets a row.
 
+use std::sync::Arc;
+
 use arrow::{array::UInt32Array, compute::take_record_batch, datatypes::SchemaRef};
 use millpond_storage::{
     encoding::{EncodedRows, key::KeyCodec},
+    epoch::Epoch,
     key_group::{key_group, subtask_of},
 };
+use tokio::sync::Notify;
 
 use super::inbox::Sender;
 use crate::{
@@ -24,7 +28,7 @@ enum Way {
     /// Everything to the one consumer.
     Only,
     /// By key group of the encoded key columns.
-    Hash { columns: Vec<usize>, codec: Box<KeyCodec>, scratch: EncodedRows },
+    Hash(Box<KeySplitter>),
     /// Everything to everyone.
     Broadcast,
     /// Chunk by chunk in turn, beginning at `next`.
@@ -32,23 +36,36 @@ enum Way {
 }
 
 impl Router {
-    /// The router of producer `subtask` on an edge of rows of `schema`. `consumers` are its channels, one per consumer in subtask order
-    /// (exactly one for forward and single edges).
-    pub fn new(distribution: &Distribution, schema: &SchemaRef, subtask: usize, consumers: Vec<Sender>) -> Result<Self> {
+    /// The router of producer `subtask`, which is woken by `wake`, on an edge of rows of `schema`. `consumers` are its channels, one per
+    /// consumer in subtask order (exactly one for forward and single edges).
+    pub fn new(
+        distribution: &Distribution,
+        schema: &SchemaRef,
+        subtask: usize,
+        mut consumers: Vec<Sender>,
+        wake: &Arc<Notify>,
+    ) -> Result<Self> {
+        consumers.iter_mut().for_each(|consumer| consumer.feed_from(wake));
         let way = match distribution {
             Distribution::Broadcast => Way::Broadcast,
             Distribution::RoundRobin if consumers.len() > 1 => Way::RoundRobin { next: subtask % consumers.len() },
-            Distribution::Hash(columns) if consumers.len() > 1 => {
-                let types: Vec<_> = columns.iter().map(|c| schema.field(*c).data_type().clone()).collect();
-                let codec = Box::new(KeyCodec::ascending(&types)?);
-                Way::Hash { columns: columns.clone(), codec, scratch: EncodedRows::default() }
-            }
+            Distribution::Hash(columns) if consumers.len() > 1 => Way::Hash(Box::new(KeySplitter::new(columns, schema)?)),
             Distribution::Forward | Distribution::Single | Distribution::RoundRobin | Distribution::Hash(_) => Way::Only,
         };
         Ok(Self { consumers, way })
     }
 
-    /// Sends a message, waiting for room. Watermarks and barriers go to every consumer.
+    /// Whether the producer may take more input.
+    pub fn has_room(&self) -> bool {
+        self.consumers.iter().all(Sender::has_room)
+    }
+
+    /// The producer's state is taken now for a checkpoint: its barrier passes whatever is on the way.
+    pub fn overtake(&self, checkpoint: Epoch) {
+        self.consumers.iter().for_each(|consumer| consumer.overtake(checkpoint));
+    }
+
+    /// Sends a message, waiting for room where a channel is overfull. Watermarks and barriers go to every consumer.
     pub async fn send(&mut self, message: Message) -> Result<()> {
         match message {
             Message::Chunk(chunk) => self.send_chunk(chunk).await,
@@ -75,11 +92,8 @@ impl Router {
                 *next = (consumer + 1) % self.consumers.len();
                 self.consumers[consumer].send(Message::Chunk(chunk)).await
             }
-            Way::Hash { columns, codec, scratch } => {
-                let arrays: Vec<_> = columns.iter().map(|c| chunk.batch().column(*c).clone()).collect();
-                scratch.clear();
-                codec.encode_into(&arrays, scratch)?;
-                let parts = split(&chunk, scratch, self.consumers.len())?;
+            Way::Hash(splitter) => {
+                let parts = splitter.split(&chunk, self.consumers.len())?;
                 for (consumer, part) in self.consumers.iter().zip(parts) {
                     if let Some(part) = part {
                         consumer.send(Message::Chunk(part)).await?;
@@ -88,6 +102,29 @@ impl Router {
                 Ok(())
             }
         }
+    }
+}
+
+/// Cuts chunks by the key groups of their rows.
+pub struct KeySplitter {
+    columns: Vec<usize>,
+    codec: KeyCodec,
+    scratch: EncodedRows,
+}
+
+impl KeySplitter {
+    /// By these columns of rows of `schema`.
+    pub fn new(columns: &[usize], schema: &SchemaRef) -> Result<Self> {
+        let types: Vec<_> = columns.iter().map(|column| schema.field(*column).data_type().clone()).collect();
+        Ok(Self { columns: columns.to_vec(), codec: KeyCodec::ascending(&types)?, scratch: EncodedRows::default() })
+    }
+
+    /// The part of a chunk for each of `consumers` subtasks, `None` where it is empty.
+    pub fn split(&mut self, chunk: &Chunk, consumers: usize) -> Result<Vec<Option<Chunk>>> {
+        let arrays: Vec<_> = self.columns.iter().map(|column| chunk.batch().column(*column).clone()).collect();
+        self.scratch.clear();
+        self.codec.encode_into(&arrays, &mut self.scratch)?;
+        split(chunk, &self.scratch, consumers)
     }
 }
 

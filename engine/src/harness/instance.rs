@@ -36,6 +36,7 @@ pub(super) struct Place {
     checkpointer: Checkpointer,
     runtime: tokio::runtime::Runtime,
     generation: u64,
+    closed: Epoch,
 }
 
 impl Place {
@@ -46,7 +47,7 @@ impl Place {
         let store = open_store(&directory, &budget, 0, backend);
         let objects = ObjectStorage::memory();
         let checkpointer = Checkpointer::new(objects.clone(), 1, 1, 0);
-        Self { store, budget, backend, directory, objects, checkpointer, runtime, generation: 0 }
+        Self { store, budget, backend, directory, objects, checkpointer, runtime, generation: 0, closed: Epoch(0) }
     }
 
     pub(super) fn memory_used(&self) -> usize {
@@ -55,9 +56,10 @@ impl Place {
 
     /// Makes a checkpoint of what the subtasks gave, and an empty store for what comes next.
     pub(super) fn complete(&mut self, epoch: Epoch, parts: Vec<TaskCheckpoint>) {
-        let input = ManifestInput { epoch, parts, upstream: Vec::new(), notes: Default::default() };
+        let input = ManifestInput { epoch, parts, in_flight: None, upstream: Vec::new(), notes: Default::default() };
         self.runtime.block_on(self.checkpointer.complete(input)).expect("a checkpoint completes");
         self.generation += 1;
+        self.closed = epoch;
         self.checkpointer = Checkpointer::new(self.objects.clone(), 1, self.generation + 1, 0);
         self.store = open_store(&self.directory, &self.budget, self.generation, self.backend);
     }
@@ -106,7 +108,8 @@ impl Instance {
         let state = TaskState::new(place.store.clone(), subtask as u32, groups, origin).expect("state can be restored");
         let budget = place.budget.clone();
         let epoch_time_us = Arc::new(AtomicI64::new(0));
-        let mut context = OperatorContext { state, side, budget, epoch_time_us, subtask, parallelism, inputs };
+        let closed = place.closed;
+        let mut context = OperatorContext { state, side, budget, closed, epoch_time_us, subtask, parallelism, inputs };
         let operator = build(node, &mut context).expect("the operator can be built");
         Self { operator, context }
     }

@@ -6,11 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millpond_storage::{checkpoint::Checkpointer, epoch::Epoch, state_table::TaskCheckpoint};
+use millpond_storage::{checkpoint::Checkpointer, epoch::Epoch};
 
 use super::{
+    checkpoint::CompleteCheckpoint,
+    inputs::BARRIERS_IN_FLIGHT,
     running::{JobInputs, Running, ScanPositions, StoredSplit},
-    status::CheckpointStatus,
 };
 use crate::{
     coordinator::sources::SourceHandle,
@@ -18,7 +19,7 @@ use crate::{
     error::{EngineError, Result, panic_text},
     message::Barrier,
     scan::collection::CollectionPassed,
-    task::subtask::SubtaskId,
+    task::{cut::CheckpointPart, subtask::SubtaskId},
 };
 
 /// State of one attempt.
@@ -27,17 +28,21 @@ pub(super) struct Attempt {
     pub(super) checkpointer: Arc<Checkpointer>,
     pub(super) inputs: JobInputs,
     pub(super) positions: ScanPositions,
+    /// Where the scans stood when the attempt began.
+    pub(super) positions_at_start: ScanPositions,
     pub(super) injected: Epoch,
     pub(super) upper_at_start: Epoch,
     pub(super) in_flight: VecDeque<InFlight>,
     pub(super) passed: Vec<CollectionPassed>,
     pub(super) checkpoint_wanted: bool,
-    pub(super) checkpoint_running: Option<tokio::task::JoinHandle<Result<CheckpointStatus>>>,
+    pub(super) checkpoint_running: Option<tokio::task::JoinHandle<Result<CompleteCheckpoint>>>,
     pub(super) last_checkpoint: Instant,
     pub(super) no_checkpoint_before: Instant,
     pub(super) final_injected: bool,
     pub(super) renewal: Renewal,
     pub(super) ready: bool,
+    /// Some fragment's state can be taken where it stands.
+    pub(super) can_overtake: bool,
     pub(super) state_bytes: BTreeMap<SubtaskId, usize>,
 }
 
@@ -59,8 +64,26 @@ pub(super) struct InFlight {
     pub(super) injected_at: Instant,
     pub(super) roots_left: usize,
     pub(super) tasks_left: usize,
-    pub(super) parts: Vec<TaskCheckpoint>,
+    pub(super) parts: Vec<Part>,
+    /// The barriers that were in flight when it was injected, and itself, if it asks for a checkpoint: some subtask may not have closed them when
+    /// its state is taken, even if all have when all parts have come.
+    pub(super) barriers: Vec<Barrier>,
+    /// When its barrier waits no longer, if it is that of a checkpoint.
+    pub(super) switch_at: Option<Instant>,
+    /// All parts of the checkpoint have come, and have been passed on.
+    pub(super) is_checkpointed: bool,
 }
+
+/// What a subtask gave to a checkpoint.
+pub(super) struct Part {
+    pub(super) id: SubtaskId,
+    pub(super) part: Box<CheckpointPart>,
+    /// From the barrier's injection.
+    pub(super) delay: Duration,
+}
+
+/// Barriers that may be in flight beyond the usual number when each asks for a checkpoint.
+const CHECKPOINTS_IN_FLIGHT: usize = 60;
 
 impl Attempt {
     pub(super) fn backfilling(&self) -> bool {
@@ -80,7 +103,32 @@ impl Attempt {
         let due = first || self.checkpoint_wanted || self.last_checkpoint.elapsed() >= interval;
         due && Instant::now() >= self.no_checkpoint_before
             && self.checkpoint_running.is_none()
-            && !self.in_flight.iter().any(|flight| flight.barrier.kind.is_checkpoint())
+            && !self.in_flight.iter().any(InFlight::is_checkpointing)
+    }
+
+    /// Whether there is no room for another barrier. One that asks for a checkpoint need not wait for others.
+    pub(super) fn is_full(&self, checkpoint_interval: Duration) -> bool {
+        let extra = if self.may_overtake() && self.checkpoint_due(self.injected, checkpoint_interval) { CHECKPOINTS_IN_FLIGHT } else { 0 };
+        self.in_flight.len() >= BARRIERS_IN_FLIGHT + extra
+    }
+
+    /// Whether a checkpoint's barrier may pass what is in its way. What a job that is not readable yet has is begun anew after a crash.
+    pub(super) fn may_overtake(&self) -> bool {
+        self.can_overtake && self.ready
+    }
+
+    /// When the next checkpoint waits no longer, and which it is.
+    pub(super) fn next_switch(&self) -> Option<(Instant, Epoch)> {
+        let waiting = self.in_flight.iter().filter(|flight| flight.is_checkpointing());
+        waiting.filter_map(|flight| Some((flight.switch_at?, flight.barrier.epoch))).min()
+    }
+
+    /// A checkpoint waits no longer.
+    pub(super) fn switch(&mut self, checkpoint: Epoch) {
+        for flight in self.in_flight.iter_mut().filter(|flight| flight.barrier.epoch == checkpoint) {
+            flight.switch_at = None;
+        }
+        self.running.switch.switch(checkpoint);
     }
 
     pub(super) fn changed_upto(&self, epoch: Epoch) -> Result<bool> {
@@ -115,12 +163,52 @@ impl Attempt {
         }
     }
 
+    /// The barrier of this epoch.
+    pub(super) fn flight(&mut self, epoch: Epoch) -> Result<&mut InFlight> {
+        let flight = self.in_flight.iter_mut().find(|flight| flight.barrier.epoch == epoch);
+        flight.ok_or_else(|| EngineError::Internal(format!("a barrier of epoch {epoch} was not injected")))
+    }
+
     pub(super) fn drain_passed(&mut self) -> Vec<CollectionPassed> {
         std::iter::from_fn(|| self.running.passed.try_recv().ok()).collect()
     }
 }
 
-pub(super) async fn wait_checkpoint(running: &mut Option<tokio::task::JoinHandle<Result<CheckpointStatus>>>) -> Result<CheckpointStatus> {
+impl InFlight {
+    /// A barrier that is injected now and that `subtasks` have to pass.
+    pub(super) fn new(barrier: Barrier, subtasks: usize) -> Self {
+        Self {
+            barrier,
+            injected_at: Instant::now(),
+            roots_left: 0,
+            tasks_left: subtasks,
+            parts: Vec::new(),
+            barriers: Vec::new(),
+            switch_at: None,
+            is_checkpointed: false,
+        }
+    }
+
+    /// Whether it asks for a checkpoint of which parts have still to come.
+    pub(super) fn is_checkpointing(&self) -> bool {
+        self.barrier.kind.is_checkpoint() && !self.is_checkpointed
+    }
+}
+
+/// Ends when a checkpoint waits no longer, and says which.
+pub(super) async fn wait_switch(next: Option<(Instant, Epoch)>) -> Epoch {
+    match next {
+        Some((at, checkpoint)) => {
+            tokio::time::sleep_until(at.into()).await;
+            checkpoint
+        }
+        None => std::future::pending().await,
+    }
+}
+
+pub(super) async fn wait_checkpoint(
+    running: &mut Option<tokio::task::JoinHandle<Result<CompleteCheckpoint>>>,
+) -> Result<CompleteCheckpoint> {
     match running {
         Some(task) => task.await.map_err(|error| EngineError::Internal(format!("checkpoint task: {error}")))?,
         None => std::future::pending().await,

@@ -15,61 +15,107 @@ use crate::{
 /// Changes per epoch, until the driver seals them.
 #[derive(Default)]
 pub struct Collector {
-    epochs: Mutex<BTreeMap<Epoch, Vec<SignedBatch>>>,
-    watermarks: Mutex<BTreeMap<usize, (usize, i64)>>,
+    inner: Mutex<Collected>,
+}
+
+#[derive(Default)]
+struct Collected {
+    /// What each subtask handed over.
+    epochs: BTreeMap<Epoch, Vec<(usize, SignedBatch)>>,
+    /// What each subtask has of its open epoch.
+    open: BTreeMap<usize, Vec<SignedBatch>>,
+    /// The watermark of each subtask at the epochs it handed over.
+    watermarks: BTreeMap<Epoch, BTreeMap<usize, (usize, i64)>>,
+    /// The watermark of each subtask at the last epoch taken.
+    sealed: BTreeMap<usize, (usize, i64)>,
 }
 
 impl Collector {
-    /// Takes what all subtasks handed over up to `epoch`.
-    pub fn take(&self, epoch: Epoch) -> Vec<SignedBatch> {
-        let mut epochs = self.epochs.lock();
-        let later = epochs.split_off(&epoch.next());
-        std::mem::replace(&mut *epochs, later).into_values().flatten().collect()
+    /// A collector that begins with what a checkpoint holds of epochs that were not sealed.
+    pub fn restored(unsealed: impl IntoIterator<Item = (Epoch, SignedBatch)>) -> Self {
+        let mut collected = Collected::default();
+        for (epoch, batch) in unsealed {
+            collected.epochs.entry(epoch).or_default().push((0, batch));
+        }
+        Self { inner: Mutex::new(collected) }
     }
 
-    /// The minimum watermark of `subtasks` root subtasks, once all have one.
-    pub fn watermark(&self, subtasks: usize) -> Option<(usize, i64)> {
-        let watermarks = self.watermarks.lock();
-        if watermarks.len() < subtasks {
+    /// Takes what all subtasks handed over up to `epoch`.
+    pub fn take(&self, epoch: Epoch) -> Vec<SignedBatch> {
+        let mut inner = self.inner.lock();
+        let later = inner.epochs.split_off(&epoch.next());
+        std::mem::replace(&mut inner.epochs, later).into_values().flatten().map(|(_, batch)| batch).collect()
+    }
+
+    /// The minimum watermark of `subtasks` root subtasks at `epoch`, once all have one. Epochs are asked for in order.
+    pub fn watermark(&self, epoch: Epoch, subtasks: usize) -> Option<(usize, i64)> {
+        let mut inner = self.inner.lock();
+        let later = inner.watermarks.split_off(&epoch.next());
+        let reached = std::mem::replace(&mut inner.watermarks, later);
+        reached.into_values().for_each(|watermarks| inner.sealed.extend(watermarks));
+        if inner.sealed.len() < subtasks {
             return None;
         }
-        watermarks.values().copied().min_by_key(|(_, micros)| *micros)
+        inner.sealed.values().copied().min_by_key(|(_, micros)| *micros)
+    }
+
+    /// What a subtask, which has closed every epoch up to `closed`, has given of epochs that are not sealed: the rows, each with the epoch whose
+    /// barrier, or that of a later one, ends theirs.
+    pub fn unsealed(&self, subtask: usize, closed: Epoch) -> Vec<(Epoch, SignedBatch)> {
+        let inner = self.inner.lock();
+        let handed = inner.epochs.iter().flat_map(|(epoch, batches)| batches.iter().map(move |(from, batch)| (*epoch, *from, batch)));
+        let handed = handed.filter(|(_, from, _)| *from == subtask).map(|(epoch, _, batch)| (epoch, batch.clone()));
+        let open = inner.open.get(&subtask).into_iter().flatten().map(|batch| (closed.next(), batch.clone()));
+        handed.chain(open).collect()
+    }
+
+    fn add(&self, subtask: usize, batch: SignedBatch) {
+        self.inner.lock().open.entry(subtask).or_default().push(batch);
+    }
+
+    fn close(&self, subtask: usize, epoch: Epoch, watermark: Option<(usize, i64)>) {
+        let inner = &mut *self.inner.lock();
+        let batches = inner.open.get_mut(&subtask).map(std::mem::take).unwrap_or_default();
+        if !batches.is_empty() {
+            inner.epochs.entry(epoch).or_default().extend(batches.into_iter().map(|batch| (subtask, batch)));
+        }
+        if let Some(watermark) = watermark {
+            inner.watermarks.entry(epoch).or_default().insert(subtask, watermark);
+        }
     }
 }
 
-/// The operator at the root of a view: keeps the changes of the open epoch and hands them over at its barrier.
+/// The operator at the root of a view: gives the changes of the open epoch to the collector, and hands them over at its barrier.
 ///
-/// Input: any changelog; output: nothing. State: none, since what is not sealed is recomputed after a crash.
+/// Input: any changelog; output: nothing. State: none. What is not sealed is recomputed after a crash, or is in the checkpoint
+/// ([`Collector::unsealed`]).
 pub struct Materialize {
     collector: Arc<Collector>,
     subtask: usize,
-    open: Vec<SignedBatch>,
+    watermark: Option<(usize, i64)>,
 }
 
 impl Materialize {
     /// The operator of one subtask.
     pub fn new(collector: Arc<Collector>, subtask: usize) -> Self {
-        Self { collector, subtask, open: Vec::new() }
+        Self { collector, subtask, watermark: None }
     }
 }
 
 impl Operator for Materialize {
     fn on_chunk(&mut self, _port: usize, chunk: Chunk, _out: &mut Output) -> Result<Progress> {
         let signs = chunk.ops().map(|ops| ops.iter().map(|op| op.sign()).collect());
-        self.open.push(SignedBatch { batch: chunk.batch().clone(), signs });
+        self.collector.add(self.subtask, SignedBatch { batch: chunk.batch().clone(), signs });
         Ok(Progress::Done)
     }
 
     fn on_watermark(&mut self, _port: usize, watermark: Watermark, _out: &mut Output) -> Result<Progress> {
-        self.collector.watermarks.lock().insert(self.subtask, (watermark.column, watermark.micros));
+        self.watermark = Some((watermark.column, watermark.micros));
         Ok(Progress::Done)
     }
 
     fn on_barrier(&mut self, barrier: &Barrier, _out: &mut Output) -> Result<Progress> {
-        let batches = std::mem::take(&mut self.open);
-        if !batches.is_empty() {
-            self.collector.epochs.lock().entry(barrier.epoch).or_default().extend(batches);
-        }
+        self.collector.close(self.subtask, barrier.epoch, self.watermark);
         Ok(Progress::Done)
     }
 }
@@ -86,5 +132,62 @@ impl Operator for PassThrough {
     fn on_watermark(&mut self, _port: usize, watermark: Watermark, out: &mut Output) -> Result<Progress> {
         out.emit_watermark(watermark);
         Ok(Progress::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{array::Int64Array, record_batch::RecordBatch};
+
+    use super::*;
+    use crate::message::BarrierKind;
+
+    fn batch(value: i64) -> RecordBatch {
+        let column: Arc<dyn arrow::array::Array> = Arc::new(Int64Array::from(vec![value]));
+        RecordBatch::try_from_iter([("a", column)]).expect("one column")
+    }
+
+    fn barrier(epoch: u64) -> Barrier {
+        Barrier { epoch: Epoch(epoch), time_us: 0, kind: BarrierKind::Epoch }
+    }
+
+    #[test]
+    fn an_epoch_is_sealed_with_the_watermark_it_closed_with() {
+        let collector = Arc::new(Collector::default());
+        let out = &mut Output::default();
+        let mut roots: Vec<_> = (0..2).map(|subtask| Materialize::new(collector.clone(), subtask)).collect();
+        let mut at = |root: usize, micros: i64, epoch: u64| {
+            let _ = roots[root].on_watermark(0, Watermark { column: 3, micros }, out).expect("a watermark");
+            let _ = roots[root].on_barrier(&barrier(epoch), out).expect("a barrier");
+        };
+        at(0, 10, 1);
+        at(0, 20, 2);
+        assert_eq!(collector.watermark(Epoch(0), 2), None);
+        at(1, 12, 1);
+        at(1, 18, 2);
+        assert_eq!(collector.watermark(Epoch(1), 2), Some((3, 10)), "one subtask is an epoch ahead");
+        assert_eq!(collector.watermark(Epoch(2), 2), Some((3, 18)));
+        assert_eq!(collector.watermark(Epoch(3), 2), Some((3, 18)));
+    }
+
+    #[test]
+    fn what_is_not_sealed_comes_back_in_its_epoch() {
+        let collector = Arc::new(Collector::default());
+        let out = &mut Output::default();
+        let mut root = Materialize::new(collector.clone(), 1);
+        for epoch in 1..4 {
+            let _ = root.on_chunk(0, Chunk::inserts(batch(epoch)), out).expect("a chunk");
+            if epoch < 3 {
+                let _ = root.on_barrier(&barrier(epoch as u64), out).expect("a barrier");
+            }
+        }
+        assert_eq!(collector.take(Epoch(1)).len(), 1);
+        let unsealed = collector.unsealed(1, Epoch(2));
+        assert!(collector.unsealed(0, Epoch(2)).is_empty());
+        assert_eq!(unsealed.iter().map(|(epoch, _)| epoch.0).collect::<Vec<_>>(), [2, 3]);
+        let again = Collector::restored(unsealed.clone());
+        assert_eq!(again.unsealed(0, Epoch(1)), unsealed, "also before it is sealed a second checkpoint has it");
+        assert_eq!(again.take(Epoch(2)), [SignedBatch::inserts(batch(2))]);
+        assert_eq!(again.take(Epoch(8)), [SignedBatch::inserts(batch(3))]);
     }
 }

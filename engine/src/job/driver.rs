@@ -10,7 +10,7 @@ use std::{
 };
 
 use millpond_storage::{
-    checkpoint::ManifestInput,
+    checkpoint::{Checkpointer, Restored},
     collection::{Collection, Hold},
     epoch::Epoch,
     error::StorageError,
@@ -19,20 +19,25 @@ use millpond_storage::{
 use tokio::sync::mpsc;
 
 use super::{
-    attempt::{Attempt, InFlight, Renewal, on_task_end, wait_checkpoint},
+    attempt::{Attempt, InFlight, Part, Renewal, on_task_end, wait_checkpoint, wait_switch},
+    checkpoint::{CUT_NOTE, FINISHED_NOTE, POSITIONS_NOTE},
     failure::{failure, is_final, may_pass},
-    inputs::{BARRIERS_IN_FLIGHT, next_epoch},
+    inputs::next_epoch,
     recovery::{RecoveryCause, RecoveryStep},
     running::{JobInputs, Running, ScanPositions, Spawn},
     spec::{JobOptions, JobSpec},
-    status::{CheckpointStatus, JobCommand, JobHandle, JobState},
+    status::{JobCommand, JobHandle, JobState},
 };
 use crate::{
     coordinator::ClosedEpoch,
     engine::Shared,
     error::{EngineError, Result},
     message::{Barrier, BarrierKind},
-    task::subtask::TaskEvent,
+    task::{
+        build::fragment_parallelism,
+        restart::{CutNote, Restart},
+        subtask::{SubtaskId, TaskEvent},
+    },
 };
 
 /// How long the subtasks of an attempt have to end.
@@ -41,16 +46,10 @@ const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 /// Longest pause before a restart.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
-/// Pause after a checkpoint that the store refused.
-const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
 /// Failures at the same epoch after which a job is parked.
 const FAILURES_TO_PARK: u32 = 3;
 /// A job that is not further behind than so many epochs keeps up.
 const KEEPS_UP_EPOCHS: u64 = 8;
-/// Name of the manifest note that holds the scan positions.
-const POSITIONS_NOTE: &str = "scan_positions";
-/// Name of the manifest note that says that the job had finished.
-const FINISHED_NOTE: &str = "finished";
 
 /// Drives a job until it is stopped, finished or parked.
 pub struct Driver {
@@ -197,7 +196,7 @@ impl Driver {
         Next::Wait
     }
 
-    fn set_state(&self, state: JobState) {
+    pub(super) fn set_state(&self, state: JobState) {
         self.handle.state.send_replace(state);
         self.shared.coordinator.announce();
     }
@@ -247,13 +246,14 @@ impl Driver {
 
     async fn drive(&mut self, attempt: &mut Attempt) -> Result<Ended> {
         // Where nothing has come since the checkpoint there is nothing to catch up with.
-        let stands_at = attempt.injected;
+        let stands_at = self.handle.sealed();
         self.note_progress(attempt, stands_at, self.shared.coordinator.closed());
         let mut pulse = self.shared.coordinator.pulse();
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {
             pulse.mark_unchanged();
             self.inject(attempt)?;
+            let next_switch = attempt.next_switch();
             tokio::select! {
                 command = self.commands.recv() => match command {
                     Some(JobCommand::Checkpoint) => attempt.checkpoint_wanted = true,
@@ -277,6 +277,7 @@ impl Driver {
                         return Ok(Ended::Renewed);
                     }
                 }
+                checkpoint = wait_switch(next_switch) => attempt.switch(checkpoint),
                 _ = pulse.changed() => {}
                 _ = second.tick() => self.handle.measure_rate(),
             }
@@ -305,16 +306,19 @@ impl Driver {
         let inputs = JobInputs::resolve(&self.spec, &self.shared.coordinator, &|id| self.shared.collection(id))?;
         let mut positions = ScanPositions::default();
         let mut injected = Epoch(0);
+        let mut restart = Restart::aligned(self.spec.graph.fragments.len(), injected);
         if let Some(restored) = &restored {
             injected = restored.epoch();
             let note = restored.notes().get(POSITIONS_NOTE).map_or("{}", String::as_str);
             positions = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("scan positions: {e}")))?;
-            self.handle.sealed.store(injected.0, Ordering::Release);
+            let consumed;
+            (restart, consumed) = self.restart_from(&checkpointer, restored).await?;
+            self.handle.sealed.store(restart.root_closed().0, Ordering::Release);
             self.established = true;
             if restored.notes().contains_key(FINISHED_NOTE) {
                 return Ok(None);
             }
-            self.hold_from(&inputs, injected)?;
+            self.hold_from(&inputs, consumed)?;
         } else {
             self.handle.forget_restart();
             // Contents at the newest epoch, and what comes after it, is what a new job reads.
@@ -327,6 +331,7 @@ impl Driver {
             Some(restored) => StateOrigin::Checkpoint(checkpointer.load_into(restored, &store).await?),
             None => StateOrigin::Empty,
         };
+        let in_flight = self.passed_again(&restart);
         let spawn = Spawn {
             spec: &self.spec,
             parallelism: self.options.parallelism,
@@ -334,7 +339,7 @@ impl Driver {
             skip_bad_rows: self.skip_bad_rows.clone(),
             inputs: &inputs,
             positions: &positions,
-            passed: injected,
+            restart,
             store,
             origin,
             side: self.shared.side_output(self.spec.id),
@@ -344,6 +349,7 @@ impl Driver {
         let running = Running::spawn(spawn, &self.handle)?;
         self.handle.recover_from(injected);
         self.handle.reach(RecoveryStep::Restored);
+        in_flight.iter().for_each(|flight| running.inject(flight.barrier, &inputs));
         let ready = restored.is_some();
         self.set_state(if ready { JobState::CatchingUp } else { JobState::Backfilling });
         let expected = inputs.collections.values().map(|c| c.row_estimate()).sum();
@@ -352,10 +358,11 @@ impl Driver {
             running,
             checkpointer,
             inputs,
+            positions_at_start: positions.clone(),
             positions,
             injected,
             upper_at_start: self.collection.as_ref().map_or(Epoch(0), |collection| collection.upper()),
-            in_flight: VecDeque::new(),
+            in_flight,
             passed: Vec::new(),
             checkpoint_wanted: false,
             checkpoint_running: None,
@@ -364,12 +371,39 @@ impl Driver {
             final_injected: false,
             renewal: Renewal::None,
             ready,
+            can_overtake: self.spec.graph.aligned_fragments().contains(&false),
             state_bytes: BTreeMap::new(),
         }))
     }
 
+    /// Where the subtasks start, and the epoch up to which the inputs have been consumed.
+    async fn restart_from(&self, checkpointer: &Checkpointer, restored: &Restored) -> Result<(Restart, Epoch)> {
+        let fragments = self.spec.graph.fragments.len();
+        if !restored.is_unaligned() {
+            return Ok((Restart::aligned(fragments, restored.epoch()), restored.epoch()));
+        }
+        let note = restored.notes().get(CUT_NOTE).map_or("", String::as_str);
+        let note: CutNote = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("epochs of a checkpoint: {e}")))?;
+        let consumed = note.consumed();
+        let flights = checkpointer.load_in_flight(restored).await?;
+        Ok((Restart::unaligned(fragments, note, flights)?, consumed))
+    }
+
+    /// The barriers that were in flight when the checkpoint was taken: the subtasks that have not closed their epochs will.
+    fn passed_again(&self, restart: &Restart) -> VecDeque<InFlight> {
+        let fragments = &self.spec.graph.fragments;
+        let width = |fragment: usize| fragment_parallelism(&fragments[fragment], self.options.parallelism);
+        let flight = |barrier: &Barrier| {
+            let open = |fragment: &usize| restart.closed(*fragment) < barrier.epoch;
+            let tasks_left = (0..fragments.len()).filter(open).map(width).sum();
+            let roots_left = fragments.len().checked_sub(1).filter(open).map_or(0, width);
+            InFlight { roots_left, ..InFlight::new(*barrier, tasks_left) }
+        };
+        restart.barriers.iter().map(flight).collect()
+    }
+
     /// Changes after the checkpoint must stay until the next one is complete. If any of them is gone the job cannot go on.
-    fn hold_from(&mut self, inputs: &JobInputs, epoch: Epoch) -> Result<()> {
+    pub(super) fn hold_from(&mut self, inputs: &JobInputs, epoch: Epoch) -> Result<()> {
         let behind = |oldest: Epoch| StorageError::FallenBehind { asked: epoch.0, oldest: oldest.0 };
         if let Some(known) = inputs.sources.values().map(|source| source.known_from()).find(|known| epoch < *known) {
             return Err(behind(known).into());
@@ -382,7 +416,7 @@ impl Driver {
 
     /// Injects the next barrier, if there is an epoch to close and room in flight.
     fn inject(&self, attempt: &mut Attempt) -> Result<()> {
-        let full = attempt.in_flight.len() >= BARRIERS_IN_FLIGHT;
+        let full = attempt.is_full(self.options.checkpoint_interval);
         if attempt.final_injected || full || matches!(attempt.renewal, Renewal::Begun(_) | Renewal::Due) {
             return Ok(());
         }
@@ -434,8 +468,11 @@ impl Driver {
 
     /// A checkpoint was asked for while nothing changes: an epoch is asked for that carries it.
     fn checkpoint_in_place(&self, attempt: &Attempt, closed: ClosedEpoch) -> Result<()> {
-        let wanted = attempt.checkpoint_wanted || (!attempt.ready && attempt.publishable_at(attempt.injected));
-        let free = attempt.checkpoint_running.is_none() && attempt.in_flight.is_empty() && Instant::now() >= attempt.no_checkpoint_before;
+        let wanted = match attempt.in_flight.is_empty() {
+            true => attempt.checkpoint_wanted || (!attempt.ready && attempt.publishable_at(attempt.injected)),
+            false => attempt.may_overtake() && attempt.checkpoint_due(attempt.injected, self.options.checkpoint_interval),
+        };
+        let free = attempt.checkpoint_running.is_none() && Instant::now() >= attempt.no_checkpoint_before;
         if wanted && free && attempt.injected >= closed.epoch {
             self.shared.coordinator.request_extra_epoch();
         }
@@ -454,34 +491,33 @@ impl Driver {
             }
         }
         attempt.final_injected = barrier.kind == BarrierKind::Final;
-        attempt.in_flight.push_back(InFlight {
-            barrier,
-            injected_at: Instant::now(),
-            roots_left: attempt.running.roots,
-            tasks_left: attempt.running.subtasks,
-            parts: Vec::new(),
-        });
+        let mut flight = InFlight { roots_left: attempt.running.roots, ..InFlight::new(barrier, attempt.running.subtasks) };
+        if barrier.kind.is_checkpoint() {
+            flight.barriers = attempt.in_flight.iter().map(|flight| flight.barrier).chain([barrier]).collect();
+        }
+        let timeout = self.options.aligned_checkpoint_timeout;
+        if barrier.kind == BarrierKind::Checkpoint && attempt.may_overtake() {
+            flight.switch_at = flight.injected_at.checked_add(timeout);
+        }
+        attempt.in_flight.push_back(flight);
+        if timeout.is_zero() && attempt.may_overtake() && barrier.kind == BarrierKind::Checkpoint {
+            attempt.switch(barrier.epoch);
+        }
     }
 
     /// Answers whether the job has finished.
     fn on_event(&self, attempt: &mut Attempt, event: TaskEvent) -> Result<bool> {
-        let (id, barrier, checkpoint, state_bytes) = match event {
-            TaskEvent::Barrier { id, barrier, checkpoint, state_bytes } => (id, barrier, checkpoint, state_bytes),
-            TaskEvent::Failed { error } => return Err(error),
-        };
-        attempt.state_bytes.insert(id, state_bytes);
-        self.handle.state_bytes.store(attempt.state_bytes.values().sum::<usize>() as u64, Ordering::Relaxed);
-        let is_root = id.fragment + 1 == self.spec.graph.fragments.len();
-        let Some(flight) = attempt.in_flight.iter_mut().find(|flight| flight.barrier.epoch == barrier.epoch) else {
-            return Err(EngineError::Internal(format!("a barrier of epoch {} was not injected", barrier.epoch)));
-        };
-        flight.parts.extend(checkpoint);
-        flight.tasks_left -= 1;
-        if is_root {
-            flight.roots_left -= 1;
-            if flight.roots_left == 0 {
-                self.seal(attempt, barrier)?;
+        match event {
+            TaskEvent::Barrier { id, barrier, part, state_bytes } => {
+                attempt.state_bytes.insert(id, state_bytes);
+                self.handle.state_bytes.store(attempt.state_bytes.values().sum::<usize>() as u64, Ordering::Relaxed);
+                self.on_barrier(attempt, id, barrier)?;
+                if let Some(part) = part {
+                    self.on_part(attempt, Part { id, part, delay: Duration::ZERO })?;
+                }
             }
+            TaskEvent::Cut { id, part } => self.on_part(attempt, Part { id, part, delay: Duration::ZERO })?,
+            TaskEvent::Failed { error } => return Err(error),
         }
         while attempt.in_flight.front().is_some_and(|flight| flight.tasks_left == 0) {
             let flight = attempt.in_flight.pop_front().expect("the front was looked at");
@@ -490,10 +526,23 @@ impl Driver {
         Ok(false)
     }
 
+    fn on_barrier(&self, attempt: &mut Attempt, id: SubtaskId, barrier: Barrier) -> Result<()> {
+        let is_root = id.fragment + 1 == self.spec.graph.fragments.len();
+        let flight = attempt.flight(barrier.epoch)?;
+        flight.tasks_left -= 1;
+        if is_root {
+            flight.roots_left -= 1;
+            if flight.roots_left == 0 {
+                self.seal(attempt, barrier)?;
+            }
+        }
+        Ok(())
+    }
+
     fn seal(&self, attempt: &mut Attempt, barrier: Barrier) -> Result<()> {
         if let Some(collection) = &self.collection {
             let batches = attempt.running.collector.take(barrier.epoch);
-            let watermark = attempt.running.collector.watermark(attempt.running.roots);
+            let watermark = attempt.running.collector.watermark(barrier.epoch, attempt.running.roots);
             if batches.is_empty() && watermark.is_none() {
                 collection.advance(barrier.epoch);
             } else {
@@ -517,96 +566,11 @@ impl Driver {
         attempt.move_sources_to(epoch);
         let rows = attempt.positions.collections.values().map(|p| p.rows).sum();
         self.handle.backfill_rows.store(rows, Ordering::Relaxed);
-        if flight.barrier.kind.is_checkpoint() {
-            self.begin_checkpoint(attempt, flight)?;
+        if flight.is_checkpointing() {
+            self.begin_checkpoint(attempt, flight.barrier, flight.injected_at, flight.parts, None)?;
         }
         self.note_progress(attempt, epoch, self.shared.coordinator.closed());
         Ok(())
-    }
-
-    fn begin_checkpoint(&self, attempt: &mut Attempt, flight: InFlight) -> Result<()> {
-        let barrier = flight.barrier;
-        let note = serde_json::to_string(&attempt.positions).map_err(|e| EngineError::Internal(format!("scan positions: {e}")))?;
-        let mut notes = BTreeMap::from([(POSITIONS_NOTE.to_string(), note)]);
-        if barrier.kind == BarrierKind::Final {
-            notes.insert(FINISHED_NOTE.to_string(), "true".to_string());
-        }
-        let upstream: Vec<Arc<Collection>> = attempt.inputs.collections.values().cloned().collect();
-        let named = attempt.inputs.collections.keys().map(|id| (*id, barrier.epoch)).collect();
-        let manifest = ManifestInput { epoch: barrier.epoch, parts: flight.parts, upstream: named, notes };
-        let (own, checkpointer, job) = (self.collection.clone(), attempt.checkpointer.clone(), self.spec.id);
-        let injected_at = flight.injected_at;
-        let previous = attempt.checkpoint_running.take();
-        attempt.checkpoint_running = Some(self.shared.runtime.spawn(async move {
-            if let Some(previous) = previous {
-                previous.await.map_err(|e| EngineError::Internal(e.to_string()))??;
-            }
-            // What the checkpoint is taken to contain must be durable before it says so: upstream changes, and this job's own.
-            for collection in upstream.iter().chain(&own) {
-                let collection = collection.clone();
-                tokio::task::spawn_blocking(move || collection.flush()).await.map_err(|e| EngineError::Internal(e.to_string()))??;
-            }
-            let epoch = manifest.epoch;
-            let report = checkpointer.complete(manifest).await?;
-            Ok(CheckpointStatus {
-                job,
-                epoch,
-                duration_us: injected_at.elapsed().as_micros() as u64,
-                log_bytes: report.bytes_log,
-                materialized_bytes: report.bytes_materialized,
-                error: None,
-            })
-        }));
-        Ok(())
-    }
-
-    /// Answers whether the job has finished.
-    fn on_checkpoint(&mut self, attempt: &mut Attempt, done: Result<CheckpointStatus>) -> Result<bool> {
-        let status = match done {
-            Ok(status) => status,
-            Err(error) => return self.on_failed_checkpoint(attempt, error).map(|()| false),
-        };
-        let epoch = status.epoch;
-        self.handle.remember_checkpoint(status);
-        self.hold_from(&attempt.inputs, epoch)?;
-        self.established = true;
-        self.skip_bad_rows.store(false, Ordering::Relaxed);
-        if attempt.renewal == Renewal::Begun(epoch) {
-            attempt.renewal = Renewal::Due;
-        }
-        if !attempt.ready && attempt.publishable_at(epoch) {
-            attempt.ready = true;
-            if let Some(collection) = &self.collection {
-                collection.set_published(true)?;
-            }
-            self.set_state(JobState::Running);
-        }
-        self.handle.checkpointed.send_replace(epoch);
-        Ok(attempt.final_injected && attempt.in_flight.is_empty())
-    }
-
-    /// The parts of a checkpoint that the store refused go into the next one; the job goes on.
-    fn on_failed_checkpoint(&self, attempt: &mut Attempt, error: EngineError) -> Result<()> {
-        self.handle.remember_checkpoint(CheckpointStatus {
-            job: self.spec.id,
-            epoch: attempt.injected,
-            duration_us: 0,
-            log_bytes: 0,
-            materialized_bytes: 0,
-            error: Some(error.to_string()),
-        });
-        match error {
-            EngineError::Storage(StorageError::Io { .. } | StorageError::ObjectStore { .. }) if !attempt.final_injected => {
-                tracing::warn!(job = %self.spec.name, %error, "checkpoint failed");
-                attempt.checkpoint_wanted = true;
-                if matches!(attempt.renewal, Renewal::Begun(_)) {
-                    attempt.renewal = Renewal::Wanted;
-                }
-                attempt.no_checkpoint_before = Instant::now() + CHECKPOINT_RETRY;
-                Ok(())
-            }
-            other => Err(other),
-        }
     }
 
     fn note_progress(&self, attempt: &mut Attempt, epoch: Epoch, closed: ClosedEpoch) {

@@ -5,6 +5,7 @@
 
 mod attempt;
 mod beginning;
+mod checkpoint;
 pub mod collector;
 pub mod driver;
 mod failure;

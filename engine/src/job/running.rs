@@ -16,16 +16,19 @@ use super::{collector::Collector, spec::JobSpec, status::JobHandle};
 use crate::{
     coordinator::{Coordinator, sources::SourceHandle},
     error::{EngineError, Result},
+    exchange::switch::Switch,
     graph::OperatorSpec,
     message::Barrier,
     operator::SideOutput,
     scan::{
         collection::{CollectionAdvance, CollectionPassed, CollectionPosition, CollectionReader},
+        place::ScanPlaces,
         source::{BoundSplit, SourceAdvance, SourceOrder, SourceReader, SplitPosition},
         values::ValuesReader,
     },
     task::{
         build::{BuildContext, Built, ScanChannel, build},
+        restart::Restart,
         subtask::TaskEvent,
     },
 };
@@ -45,6 +48,22 @@ pub struct StoredSplit {
     offset: u64,
     watermark_us: i64,
     floor_us: i64,
+    #[serde(default)]
+    skip: u64,
+}
+
+impl ScanPositions {
+    /// The positions of a job whose subtasks took so much since it stood here.
+    pub(super) fn at(&self, places: impl Iterator<Item = ScanPlaces>) -> Self {
+        let mut positions = self.clone();
+        for places in places {
+            for ((source, split), position) in places.splits {
+                positions.sources.entry(source).or_default().insert(split.to_string(), StoredSplit::of(position));
+            }
+            positions.collections.extend(places.collections);
+        }
+        positions
+    }
 }
 
 /// What a job reads.
@@ -89,8 +108,18 @@ pub struct Running {
     pub roots: usize,
     /// All subtasks.
     pub subtasks: usize,
-    source_commands: Vec<(u64, mpsc::UnboundedSender<SourceOrder>)>,
-    collection_commands: Vec<mpsc::UnboundedSender<CollectionAdvance>>,
+    /// Says which checkpoint waits no longer.
+    pub(super) switch: Arc<Switch>,
+    source_commands: Vec<SourceCommands>,
+    /// With the last epoch that the reader's subtask had closed at the start.
+    collection_commands: Vec<(Epoch, mpsc::UnboundedSender<CollectionAdvance>)>,
+}
+
+struct SourceCommands {
+    source: u64,
+    /// The last epoch that the reader's subtask had closed at the start.
+    closed: Epoch,
+    orders: mpsc::UnboundedSender<SourceOrder>,
 }
 
 /// What an attempt is spawned with.
@@ -107,8 +136,8 @@ pub struct Spawn<'a> {
     pub inputs: &'a JobInputs,
     /// Where its scans start.
     pub positions: &'a ScanPositions,
-    /// The epoch whose barrier it has passed.
-    pub passed: millpond_storage::epoch::Epoch,
+    /// Where its subtasks start.
+    pub restart: Restart,
     /// Its operator state.
     pub store: Arc<millpond_storage::state_table::JobStore>,
     /// Where that comes from.
@@ -162,14 +191,17 @@ impl JobInputs {
 
 impl Running {
     /// Spawns an attempt.
-    pub fn spawn(spawn: Spawn<'_>, handle: &JobHandle) -> Result<Self> {
+    pub fn spawn(mut spawn: Spawn<'_>, handle: &JobHandle) -> Result<Self> {
         let (events, events_in) = mpsc::unbounded_channel();
         let (passed, passed_in) = mpsc::unbounded_channel();
-        let collector = Arc::new(Collector::default());
+        let collector = Arc::new(Collector::restored(std::mem::take(&mut spawn.restart.unsealed)));
+        let switch = Arc::new(Switch::default());
         let context = BuildContext {
             parallelism: spawn.parallelism,
             store: spawn.store.clone(),
             origin: spawn.origin.clone(),
+            restart: std::mem::take(&mut spawn.restart),
+            switch: switch.clone(),
             budget: spawn.budget.clone(),
             side: spawn.side.clone(),
             collector: collector.clone(),
@@ -185,6 +217,7 @@ impl Running {
             collector,
             roots,
             subtasks: subtasks.len(),
+            switch,
             source_commands: Vec::new(),
             collection_commands: Vec::new(),
         };
@@ -211,31 +244,33 @@ impl Running {
                     projection,
                     subtask: scan.subtask,
                     start: start.unwrap_or_default(),
-                    passed: spawn.passed,
+                    passed: scan.closed,
                     output: scan.output,
                     commands,
                     side: spawn.side.clone(),
                     skip_bad_rows: spawn.skip_bad_rows.clone(),
                 };
                 self.tasks.spawn_on(reader.run(), spawn.runtime);
-                self.source_commands.push((source, sender));
+                self.source_commands.push(SourceCommands { source, closed: scan.closed, orders: sender });
             }
             OperatorSpec::CollectionScan { collection, projection } => {
                 let collection =
                     spawn.inputs.collections.get(&collection).ok_or_else(|| EngineError::Internal("inputs are resolved first".into()))?;
                 let (sender, commands) = mpsc::unbounded_channel();
+                let position = position();
                 let reader = CollectionReader {
                     node: scan.node,
                     collection: collection.clone(),
                     projection,
                     reads,
-                    position: position(),
+                    skip: position.emitted,
+                    position,
                     output: scan.output,
                     commands,
                     passed: passed.clone(),
                 };
                 self.tasks.spawn_on(reader.run(), spawn.runtime);
-                self.collection_commands.push(sender);
+                self.collection_commands.push((scan.closed, sender));
             }
             OperatorSpec::Values { batch } => {
                 let (sender, commands) = mpsc::unbounded_channel();
@@ -249,7 +284,7 @@ impl Running {
                     passed: passed.clone(),
                 };
                 self.tasks.spawn_on(reader.run(), spawn.runtime);
-                self.collection_commands.push(sender);
+                self.collection_commands.push((scan.closed, sender));
             }
             _ => return Err(EngineError::Internal("only scans have readers".into())),
         }
@@ -258,12 +293,12 @@ impl Running {
 
     /// Tells every reader of a source that the job passes an epoch without a barrier.
     pub fn skip(&self, epoch: Epoch) {
-        for (_, commands) in &self.source_commands {
-            let _ = commands.send(SourceOrder::Skip(epoch));
+        for reader in &self.source_commands {
+            let _ = reader.orders.send(SourceOrder::Skip(epoch));
         }
     }
 
-    /// Sends a barrier to every reader.
+    /// Sends a barrier to every reader whose subtask has not closed its epoch in an earlier life.
     pub fn inject(&self, barrier: Barrier, inputs: &JobInputs) {
         let mut advances: HashMap<u64, SourceAdvance> = HashMap::new();
         for (id, source) in &inputs.sources {
@@ -271,12 +306,12 @@ impl Running {
             advances.insert(*id, SourceAdvance { barrier, bindings, watermark_us: source.watermark_at(barrier.epoch) });
         }
         // A reader that is gone has failed; the driver learns it from the task set.
-        for (source, commands) in &self.source_commands {
-            if let Some(advance) = advances.get(source) {
-                let _ = commands.send(SourceOrder::Advance(advance.clone()));
+        for reader in self.source_commands.iter().filter(|reader| reader.closed < barrier.epoch) {
+            if let Some(advance) = advances.get(&reader.source) {
+                let _ = reader.orders.send(SourceOrder::Advance(advance.clone()));
             }
         }
-        for commands in &self.collection_commands {
+        for (_, commands) in self.collection_commands.iter().filter(|(closed, _)| *closed < barrier.epoch) {
             let _ = commands.send(CollectionAdvance { barrier });
         }
     }
@@ -287,10 +322,15 @@ impl StoredSplit {
     pub fn at(bound: BoundSplit, watermark: Option<i64>, before: Option<Self>) -> Self {
         let floor = before.map_or(i64::MIN, |before| before.floor_us);
         let floor_us = if bound.idle { floor.max(watermark.unwrap_or(i64::MIN)) } else { floor };
-        Self { offset: bound.end, watermark_us: bound.watermark_us, floor_us }
+        Self { offset: bound.end, watermark_us: bound.watermark_us, floor_us, skip: 0 }
+    }
+
+    fn of(position: SplitPosition) -> Self {
+        let SplitPosition { offset, watermark_us, floor_us, skip } = position;
+        Self { offset, watermark_us, floor_us, skip }
     }
 
     fn restore(self) -> SplitPosition {
-        SplitPosition { offset: self.offset, watermark_us: self.watermark_us, floor_us: self.floor_us }
+        SplitPosition { offset: self.offset, watermark_us: self.watermark_us, floor_us: self.floor_us, skip: self.skip }
     }
 }

@@ -40,6 +40,9 @@ pub enum JobKind {
     Sink,
 }
 
+/// How long a checkpoint's barrier waits if nothing else is said.
+pub const DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Settings of a job.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
@@ -47,6 +50,8 @@ pub struct JobOptions {
     pub parallelism: usize,
     /// Time between checkpoints.
     pub checkpoint_interval: Duration,
+    /// How long a checkpoint's barrier waits before it passes what is in its way; zero: not at all.
+    pub aligned_checkpoint_timeout: Duration,
     /// Where operator state is kept.
     pub state_backend: StateBackend,
 }

@@ -94,8 +94,35 @@ pub struct CheckpointStatus {
     pub log_bytes: u64,
     /// Bytes of materialization uploaded.
     pub materialized_bytes: u64,
+    /// Bytes of messages that its barrier overtook; `None` if it was aligned.
+    pub in_flight_bytes: Option<u64>,
+    /// From the parts of all subtasks to the manifest, microseconds.
+    pub async_us: u64,
+    /// What each subtask did for it, in their order.
+    pub subtasks: Vec<SubtaskCheckpoint>,
     /// Why it failed, if it did.
     pub error: Option<String>,
+}
+
+/// One row of `millpond.checkpoint_subtasks`.
+#[derive(Clone, Debug)]
+pub struct SubtaskCheckpoint {
+    /// Its fragment.
+    pub fragment: usize,
+    /// Its index there.
+    pub subtask: usize,
+    /// The barrier overtook what it had still to take.
+    pub is_unaligned: bool,
+    /// From the injection of the barrier to the subtask's part, microseconds.
+    pub delay_us: u64,
+    /// From the arrival of the first barrier to the snapshot, microseconds.
+    pub alignment_us: u64,
+    /// The snapshot, microseconds.
+    pub sync_us: u64,
+    /// Bytes of state changelog.
+    pub log_bytes: u64,
+    /// Bytes of messages that the barrier overtook.
+    pub in_flight_bytes: u64,
 }
 
 /// Orders to a driver.

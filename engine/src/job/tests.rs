@@ -1,5 +1,7 @@
 //! Jobs on hand-built graphs: tables in, a view out, through failures of the process.
 
+mod unaligned;
+
 use std::{path::Path, sync::Arc, time::Duration};
 
 use arrow::{
@@ -92,6 +94,13 @@ async fn open(dir: &Path) -> Arc<Engine> {
 }
 
 async fn open_with(dir: &Path, log: LogOptions) -> Arc<Engine> {
+    let engine = bare_engine(dir, log).await;
+    engine.recover().await.expect("recovers");
+    engine
+}
+
+/// An engine with the table, before it recovers.
+async fn bare_engine(dir: &Path, log: LogOptions) -> Arc<Engine> {
     let config = EngineConfig {
         data_dir: dir.to_path_buf(),
         objects: ObjectStorage::local(&dir.join("objects")).expect("a folder"),
@@ -104,7 +113,6 @@ async fn open_with(dir: &Path, log: LogOptions) -> Arc<Engine> {
     let table =
         TableSpec { id: TABLE, name: "t".into(), schema: schema(&["k", "v"]), primary_key: None, append_only: false, watermark: None };
     engine.create_table(table).expect("a table");
-    engine.recover().await.expect("recovers");
     engine
 }
 
@@ -116,7 +124,12 @@ fn start(engine: &Engine, dir: &Path, parallelism: usize) -> Arc<super::status::
         directory: dir.join("ignored"),
         durable_deltas: true,
     };
-    let options = JobOptions { parallelism, checkpoint_interval: Duration::from_millis(200), state_backend: StateBackend::RocksDb };
+    let options = JobOptions {
+        parallelism,
+        checkpoint_interval: Duration::from_millis(200),
+        aligned_checkpoint_timeout: Duration::from_secs(1),
+        state_backend: StateBackend::RocksDb,
+    };
     let spec =
         JobSpec { id: VIEW, name: "v".into(), kind: JobKind::View, graph: grouped(), collection: Some(collection), sink: None, options };
     let handle = engine.start_job(spec).expect("starts");

@@ -76,8 +76,9 @@ pub trait Operator: Send {
         Ok(Progress::Done)
     }
 
-    /// Writes what it withholds into its state tables. May come in mid-epoch.
-    fn snapshot(&mut self, _epoch: Epoch) -> Result<()> {
+    /// Writes what it withholds into its state tables. May come in mid-epoch: `closed` is the last epoch that was closed, and what is withheld
+    /// belongs to an epoch above it.
+    fn snapshot(&mut self, _closed: Epoch) -> Result<()> {
         Ok(())
     }
 
@@ -143,6 +144,9 @@ pub struct OperatorContext {
     pub side: Arc<dyn SideOutput>,
     /// The one memory budget.
     pub budget: MemoryBudget,
+    /// The last epoch that the subtask has closed. What operators withheld when a checkpoint was taken in mid-epoch may be of subtasks that had
+    /// closed others, above it: it is written with their last one, and stays withheld until a barrier above that.
+    pub closed: Epoch,
     /// The time of the epoch that is open, microseconds since 1970.
     pub epoch_time_us: Arc<AtomicI64>,
     /// Index of this subtask in its fragment.

@@ -15,6 +15,7 @@ use millpond_storage::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+use super::place::{Place, Position};
 use crate::{
     chunk::{CHUNK_ROWS, Chunk, Op},
     error::Result,
@@ -34,12 +35,15 @@ pub struct CollectionPosition {
     pub backfill_after: Option<Vec<u8>>,
     /// Rows read by the backfill.
     pub rows: u64,
+    /// Rows of the changes after `at` that have been emitted too: a checkpoint may be taken in the midst of an epoch.
+    #[serde(default)]
+    pub emitted: u64,
 }
 
 impl CollectionPosition {
     /// Before everything.
     pub fn start() -> Self {
-        Self { at: 0, backfill_after: Some(Vec::new()), rows: 0 }
+        Self { at: 0, backfill_after: Some(Vec::new()), rows: 0, emitted: 0 }
     }
 }
 
@@ -79,6 +83,8 @@ pub struct CollectionReader {
     pub commands: mpsc::UnboundedReceiver<CollectionAdvance>,
     /// Answers to the driver.
     pub passed: mpsc::UnboundedSender<CollectionPassed>,
+    /// Rows of the changes that are still to be left out, since they were emitted before the checkpoint that it started from.
+    pub skip: u64,
 }
 
 impl CollectionReader {
@@ -86,12 +92,14 @@ impl CollectionReader {
     pub async fn run(mut self) -> Result<()> {
         while let Some(CollectionAdvance { barrier }) = self.commands.recv().await {
             let mut watermark = None;
-            if self.reads {
+            // A reader that is restored is told of barriers again that it may have passed.
+            if self.reads && barrier.epoch.0 > self.position.at {
                 watermark = self.changes(barrier.epoch).await?;
                 if self.position.backfill_after.is_some() {
                     self.backfill_step(barrier.epoch).await?;
                 }
                 self.position.at = barrier.epoch.0;
+                self.position.emitted = 0;
             }
             if self.position.backfill_after.is_none() || !self.reads {
                 self.send_watermark(watermark, barrier).await?;
@@ -101,7 +109,8 @@ impl CollectionReader {
             if self.reads && self.passed.send(passed).is_err() {
                 return Ok(());
             }
-            self.output.send(Message::Barrier(barrier)).await?;
+            let place = self.reads.then(|| Place::Barrier(vec![Position::Collection(self.position.clone())]));
+            self.output.send_placed(Message::Barrier(barrier), place).await?;
             if barrier.kind == BarrierKind::Final {
                 return Ok(());
             }
@@ -184,16 +193,20 @@ impl CollectionReader {
         Ok(())
     }
 
-    async fn emit(&self, batch: RecordBatch, signs: Option<Vec<i8>>) -> Result<()> {
+    async fn emit(&mut self, batch: RecordBatch, signs: Option<Vec<i8>>) -> Result<()> {
         let batch = batch.project(&self.projection)?;
         let chunk = match signs {
             Some(signs) => Chunk::new(batch, signs.into_iter().map(Op::from_sign).collect()),
             None => Chunk::inserts(batch),
         };
-        let mut offset = 0;
+        let mut offset = self.skip.min(chunk.num_rows() as u64) as usize;
+        self.skip -= offset as u64;
         while offset < chunk.num_rows() {
             let length = CHUNK_ROWS.min(chunk.num_rows() - offset);
-            self.output.send(Message::Chunk(chunk.slice(offset, length))).await?;
+            let before = Position::Collection(self.position.clone());
+            self.position.emitted += length as u64;
+            let place = Place::Rows { before, after: Position::Collection(self.position.clone()) };
+            self.output.send_placed(Message::Chunk(chunk.slice(offset, length)), Some(place)).await?;
             offset += length;
         }
         Ok(())

@@ -3,5 +3,6 @@
 
 pub mod collection;
 pub mod gate;
+pub mod place;
 pub mod source;
 pub mod values;

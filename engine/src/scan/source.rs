@@ -22,7 +22,10 @@ use arrow::{
 use millpond_storage::epoch::Epoch;
 use tokio::sync::mpsc;
 
-use super::gate::{Pass, SplitGate};
+use super::{
+    gate::{Pass, SplitGate},
+    place::{Place, Position},
+};
 use crate::{
     chunk::{CHUNK_ROWS, Chunk},
     coordinator::sources::SourceHandle,
@@ -76,6 +79,8 @@ pub struct SplitPosition {
     pub watermark_us: i64,
     /// Rows below this are late, because the split was idle while this watermark passed.
     pub floor_us: i64,
+    /// Rows behind the offset, late ones not counted, that have been emitted too: a checkpoint may be taken in the midst of a chunk.
+    pub skip: u64,
 }
 
 /// A reader task.
@@ -102,11 +107,18 @@ pub struct SourceReader {
 
 struct OpenSplit {
     split: Split,
+    name: Arc<str>,
     reader: Box<dyn SplitReader>,
     gate: Arc<SplitGate>,
     position: SplitPosition,
     held: Option<Held>,
     finished: bool,
+}
+
+impl OpenSplit {
+    fn position(&self) -> Position {
+        Position::Split(self.name.clone(), self.position)
+    }
 }
 
 /// Rows decoded while the gate was closed.
@@ -165,12 +177,12 @@ impl SourceReader {
             if number % self.subtask.1 != self.subtask.0 {
                 continue;
             }
-            let fresh = SplitPosition { offset: 0, watermark_us: i64::MIN, floor_us: i64::MIN };
+            let fresh = SplitPosition { offset: 0, watermark_us: i64::MIN, floor_us: i64::MIN, skip: 0 };
             let position = self.start.get(&split.id).copied().unwrap_or(fresh);
             let reader = self.source.open_split(&split, position.offset, &self.read_columns()).await?;
             let gate = SplitGate::new(split.id.clone(), position.offset, position.watermark_us, self.passed);
             self.source.add_gate(&gate);
-            open.push(OpenSplit { split, reader, gate, position, held: None, finished: false });
+            open.push(OpenSplit { name: split.id.as_str().into(), split, reader, gate, position, held: None, finished: false });
         }
         Ok(())
     }
@@ -243,7 +255,8 @@ impl SourceReader {
                 self.output.send(Message::Watermark(Watermark { column, micros })).await?;
             }
         }
-        self.output.send(Message::Barrier(advance.barrier)).await?;
+        let positions = splits.iter().map(OpenSplit::position).collect();
+        self.output.send_placed(Message::Barrier(advance.barrier), Some(Place::Barrier(positions))).await?;
         self.passed = advance.barrier.epoch;
         for split in splits.iter() {
             split.gate.barrier_passed(self.passed, split.position.offset, split.position.watermark_us);
@@ -290,15 +303,20 @@ impl SourceReader {
         }
         let watermark_us = self.watermark_after(&held.batch, split.position.watermark_us);
         let batch = self.divert_late(split, held.batch, &operator)?;
-        split.position.offset = held.end;
-        split.position.watermark_us = watermark_us;
+        let before = split.position();
+        // What was emitted before the checkpoint that this reader started from is not emitted again.
+        let skipped = split.position.skip.min(batch.num_rows() as u64);
+        let batch = batch.slice(skipped as usize, batch.num_rows() - skipped as usize);
+        let skip = split.position.skip - skipped;
+        split.position = SplitPosition { offset: held.end, watermark_us, skip, ..split.position };
         self.source.count_rows(batch.num_rows());
         if batch.num_rows() == 0 {
             return Ok(());
         }
         let wanted: Vec<usize> = (0..self.projection.len()).collect();
         let batch = if batch.num_columns() == wanted.len() { batch } else { batch.project(&wanted)? };
-        self.output.send(Message::Chunk(Chunk::inserts(batch))).await
+        let place = Place::Rows { before, after: split.position() };
+        self.output.send_placed(Message::Chunk(Chunk::inserts(batch)), Some(place)).await
     }
 
     /// Event times of the read columns, in microseconds.

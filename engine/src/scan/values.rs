@@ -3,7 +3,10 @@
 use arrow::record_batch::RecordBatch;
 use tokio::sync::mpsc;
 
-use super::collection::{CollectionAdvance, CollectionPassed, CollectionPosition};
+use super::{
+    collection::{CollectionAdvance, CollectionPassed, CollectionPosition},
+    place::{Place, Position},
+};
 use crate::{
     chunk::Chunk,
     error::Result,
@@ -33,15 +36,22 @@ impl ValuesReader {
     /// Runs until the final barrier or until the driver is gone.
     pub async fn run(mut self) -> Result<()> {
         while let Some(CollectionAdvance { barrier }) = self.commands.recv().await {
-            if self.reads && self.position.at == 0 {
-                self.output.send(Message::Chunk(Chunk::inserts(self.batch.clone()))).await?;
+            let rows = self.batch.num_rows() as u64;
+            if self.reads && self.position.at == 0 && self.position.emitted < rows {
+                let rest = self.batch.slice(self.position.emitted as usize, (rows - self.position.emitted) as usize);
+                let before = Position::Collection(self.position.clone());
+                let after = Position::Collection(CollectionPosition { emitted: rows, ..self.position.clone() });
+                let place = Place::Rows { before, after };
+                self.output.send_placed(Message::Chunk(Chunk::inserts(rest)), Some(place)).await?;
             }
-            self.position = CollectionPosition { at: barrier.epoch.0, backfill_after: None, rows: self.batch.num_rows() as u64 };
+            let at = barrier.epoch.0.max(self.position.at);
+            self.position = CollectionPosition { at, backfill_after: None, rows, emitted: 0 };
             let passed = CollectionPassed { node: self.node, epoch: barrier.epoch, position: self.position.clone() };
             if self.reads && self.passed.send(passed).is_err() {
                 return Ok(());
             }
-            self.output.send(Message::Barrier(barrier)).await?;
+            let place = self.reads.then(|| Place::Barrier(vec![Position::Collection(self.position.clone())]));
+            self.output.send_placed(Message::Barrier(barrier), place).await?;
             if barrier.kind == BarrierKind::Final {
                 return Ok(());
             }

@@ -6,18 +6,24 @@ use std::sync::{
 };
 
 use millpond_storage::{
+    epoch::Epoch,
     key_group::key_group_range,
     memory::MemoryBudget,
     state_table::{JobStore, StateOrigin, TaskState},
 };
 use tokio::sync::mpsc;
 
-use super::subtask::{Subtask, SubtaskId, Target, TaskEvent};
+use super::{
+    restart::{Rest, Restart},
+    subtask::{ChannelPlan, Feed, Subtask, SubtaskId, Target, TaskEvent},
+};
 use crate::{
     error::{EngineError, Result},
     exchange::{
+        channel::Channel,
         inbox::{Inbox, Sender},
         router::Router,
+        switch::Switch,
     },
     graph::{DataflowGraph, Distribution, Fragment, NodeInput, OperatorSpec, Parallelism},
     job::collector::{Collector, Materialize, PassThrough},
@@ -32,6 +38,10 @@ pub struct BuildContext {
     pub store: Arc<JobStore>,
     /// Where it comes from.
     pub origin: StateOrigin,
+    /// Where subtasks start.
+    pub restart: Restart,
+    /// Says which checkpoint waits no longer.
+    pub switch: Arc<Switch>,
     /// The memory budget.
     pub budget: MemoryBudget,
     /// Late and bad rows.
@@ -54,6 +64,8 @@ pub struct ScanChannel {
     pub spec: OperatorSpec,
     /// Number of the subtask, and of all subtasks of its fragment.
     pub subtask: (usize, usize),
+    /// The last epoch that the subtask has closed.
+    pub closed: Epoch,
     /// Where the reader's messages go.
     pub output: Sender,
 }
@@ -86,7 +98,8 @@ pub fn build(graph: &DataflowGraph, context: &BuildContext) -> Result<Built> {
     for fragment in &graph.fragments {
         for index in 0..width(fragment.id) {
             let plan = plan_channels(graph, fragment, index, &width);
-            let (inbox, senders) = Inbox::new(plan.len());
+            let (restored_plans, restored) = restored_channels(graph, fragment, (index, width(fragment.id)), &context.restart)?;
+            let (inbox, senders) = Inbox::new(plan.len(), restored);
             for (channel, sender) in plan.iter().zip(senders) {
                 match channel.from {
                     From::Exchange { exchange, producer } => producers[exchange][producer].push(sender),
@@ -96,29 +109,41 @@ pub fn build(graph: &DataflowGraph, context: &BuildContext) -> Result<Built> {
                             node: node.id,
                             spec: node.spec.clone(),
                             subtask: (index, width(fragment.id)),
+                            closed: context.restart.closed(fragment.id),
                             output: sender,
                         });
                     }
                 }
             }
-            inputs.push((fragment.id, index, inbox, plan.iter().map(|c| (c.node, c.port)).collect::<Vec<_>>()));
+            let mut channels: Vec<ChannelPlan> = plan.into_iter().map(|channel| channel.plan(graph, fragment, &context.restart)).collect();
+            channels.extend(restored_plans);
+            inputs.push(Input { index, fragment: fragment.id, inbox, channels });
         }
     }
+    let aligned = graph.aligned_fragments();
     let mut subtasks = Vec::with_capacity(inputs.len());
-    for (fragment, index, inbox, channels) in inputs {
+    for input in inputs {
         let mut routers = Vec::new();
-        for exchange in graph.exchanges.iter().filter(|e| e.from == fragment) {
-            let consumers = std::mem::take(&mut producers[exchange.id][index]);
-            routers.push(Router::new(&exchange.distribution, &exchange.schema, index, consumers)?);
+        for exchange in graph.exchanges.iter().filter(|e| e.from == input.fragment) {
+            let consumers = std::mem::take(&mut producers[exchange.id][input.index]);
+            routers.push(Router::new(&exchange.distribution, &exchange.schema, input.index, consumers, &input.inbox.wake())?);
         }
-        let fragment = &graph.fragments[fragment];
-        subtasks.push(build_subtask(graph, fragment, (index, width(fragment.id)), inbox, channels, routers, context)?);
+        let parallelism = width(input.fragment);
+        let is_aligned = aligned[input.fragment];
+        subtasks.push(build_subtask(graph, input, (parallelism, is_aligned), routers, context)?);
     }
     let roots = graph.fragments.last().map_or(0, |root| width(root.id));
     Ok(Built { subtasks, scans, roots })
 }
 
-struct Channel {
+struct Input {
+    fragment: usize,
+    index: usize,
+    inbox: Inbox,
+    channels: Vec<ChannelPlan>,
+}
+
+struct PlannedChannel {
     node: usize,
     port: usize,
     from: From,
@@ -129,21 +154,40 @@ enum From {
     Scan,
 }
 
+impl PlannedChannel {
+    fn plan(&self, graph: &DataflowGraph, fragment: &Fragment, restart: &Restart) -> ChannelPlan {
+        let (feed, passed) = match self.from {
+            From::Exchange { exchange, .. } => (Feed::Exchange(exchange), restart.closed(graph.exchanges[exchange].from)),
+            From::Scan => {
+                let node = &fragment.nodes[self.node];
+                let source = match node.spec {
+                    OperatorSpec::SourceScan { source, .. } => Some(source),
+                    _ => None,
+                };
+                (Feed::Scan { node: node.id, source }, restart.closed(fragment.id))
+            }
+        };
+        ChannelPlan { node: self.node, port: self.port, feed, passed, reached: Vec::new(), generation: restart.generation() }
+    }
+}
+
 /// The channels of one subtask, in order.
-fn plan_channels(graph: &DataflowGraph, fragment: &Fragment, index: usize, width: &dyn Fn(usize) -> usize) -> Vec<Channel> {
+fn plan_channels(graph: &DataflowGraph, fragment: &Fragment, index: usize, width: &dyn Fn(usize) -> usize) -> Vec<PlannedChannel> {
     let mut channels = Vec::new();
     for (number, node) in fragment.nodes.iter().enumerate() {
         if is_scan(&node.spec) {
-            channels.push(Channel { node: number, port: 0, from: From::Scan });
+            channels.push(PlannedChannel { node: number, port: 0, from: From::Scan });
         }
         for (port, input) in node.inputs.iter().enumerate() {
             let NodeInput::Exchange(exchange) = *input else { continue };
             let edge = &graph.exchanges[exchange];
             match edge.distribution {
-                Distribution::Forward => channels.push(Channel { node: number, port, from: From::Exchange { exchange, producer: index } }),
+                Distribution::Forward => {
+                    channels.push(PlannedChannel { node: number, port, from: From::Exchange { exchange, producer: index } });
+                }
                 Distribution::Hash(_) | Distribution::Broadcast | Distribution::RoundRobin | Distribution::Single => {
                     for producer in 0..width(edge.from) {
-                        channels.push(Channel { node: number, port, from: From::Exchange { exchange, producer } });
+                        channels.push(PlannedChannel { node: number, port, from: From::Exchange { exchange, producer } });
                     }
                 }
             }
@@ -152,28 +196,50 @@ fn plan_channels(graph: &DataflowGraph, fragment: &Fragment, index: usize, width
     channels
 }
 
+/// The rests of earlier channels that one subtask takes over.
+fn restored_channels(
+    graph: &DataflowGraph,
+    fragment: &Fragment,
+    (index, width): (usize, usize),
+    restart: &Restart,
+) -> Result<(Vec<ChannelPlan>, Vec<Channel>)> {
+    let mut restored = (Vec::new(), Vec::new());
+    for (number, node) in fragment.nodes.iter().enumerate() {
+        for (port, input) in node.inputs.iter().enumerate() {
+            let NodeInput::Exchange(exchange) = *input else { continue };
+            for Rest { passed, reached, generation, channel } in restart.channels(&graph.exchanges[exchange], index, width)? {
+                restored.0.push(ChannelPlan { node: number, port, feed: Feed::Exchange(exchange), passed, reached, generation });
+                restored.1.push(channel);
+            }
+        }
+    }
+    Ok(restored)
+}
+
 fn is_scan(spec: &OperatorSpec) -> bool {
     matches!(spec, OperatorSpec::SourceScan { .. } | OperatorSpec::CollectionScan { .. } | OperatorSpec::Values { .. })
 }
 
 fn build_subtask(
     graph: &DataflowGraph,
-    fragment: &Fragment,
-    (index, parallelism): (usize, usize),
-    inbox: Inbox,
-    channels: Vec<(usize, usize)>,
+    input: Input,
+    (parallelism, is_aligned): (usize, bool),
     routers: Vec<Router>,
     context: &BuildContext,
 ) -> Result<Subtask> {
+    let Input { fragment, index, inbox, channels } = input;
+    let fragment = &graph.fragments[fragment];
     let id = SubtaskId { fragment: fragment.id, index };
     // Subtasks are numbered over the whole job, so that their state changelogs do not meet.
     let number = u32::try_from(fragment.id << 16 | index).map_err(|_| EngineError::Internal("too many fragments".into()))?;
+    let closed = context.restart.closed(fragment.id);
     let state = TaskState::new(context.store.clone(), number, key_group_range(index, parallelism), context.origin.clone())?;
     let epoch_time_us = Arc::new(AtomicI64::new(0));
     let mut operator_context = OperatorContext {
         state,
         side: context.side.clone(),
         budget: context.budget.clone(),
+        closed,
         epoch_time_us: epoch_time_us.clone(),
         subtask: index,
         parallelism,
@@ -181,7 +247,7 @@ fn build_subtask(
     };
     let mut operators: Vec<Box<dyn Operator>> = Vec::with_capacity(fragment.nodes.len());
     let mut targets = vec![Target::Root; fragment.nodes.len()];
-    for (number, node) in fragment.nodes.iter().enumerate() {
+    for (place, node) in fragment.nodes.iter().enumerate() {
         let schema = |input: &NodeInput| match input {
             NodeInput::Node(child) => fragment.nodes[*child].schema.clone(),
             NodeInput::Exchange(exchange) => graph.exchanges[*exchange].schema.clone(),
@@ -194,18 +260,26 @@ fn build_subtask(
         });
         for (port, input) in node.inputs.iter().enumerate() {
             if let NodeInput::Node(child) = input {
-                targets[*child] = Target::Node(number, port);
+                targets[*child] = Target::Node(place, port);
             }
         }
     }
+    context.switch.add(inbox.wake());
+    let is_root = fragment.id + 1 == graph.fragments.len();
     Ok(Subtask {
         id,
+        number: (number, parallelism),
         operators,
         targets,
         channels,
         inbox,
         routers,
         state: operator_context.state,
+        closed,
+        in_flight: context.restart.barriers.clone(),
+        is_aligned,
+        switch: context.switch.clone(),
+        collector: is_root.then(|| context.collector.clone()),
         epoch_time_us,
         log_age_us: context.log_age_us.clone(),
         // A row is counted where it enters the job.

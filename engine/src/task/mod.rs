@@ -5,5 +5,11 @@
 
 pub mod align;
 pub mod build;
+pub mod cut;
+mod inputs;
+mod pace;
+pub mod restart;
+#[cfg(test)]
+mod simulation;
 pub mod subtask;
 pub mod watermark;

@@ -1,27 +1,36 @@
 //! The task loop.
 //!
 //! A chunk that arrives is pushed through the fragment's operators by an explicit stack of calls. After each call the emitted messages of the
-//! root leave through the routers, waiting for room; a call that answered `More` is taken up again after what it emitted has been worked
+//! root leave through the routers; a call that answered `More` is taken up again after what it emitted has been worked
 //! off. So memory is bounded by one output per operator, and between two calls the task can be cancelled.
+//!
+//! Between two messages, when nothing is on the stack, the subtask looks whether a checkpoint waits no longer for its barrier ([`super::cut`]). It
+//! takes a message only while every output has room, and of a chunk only as many rows as take about 20 ms.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
-use millpond_storage::{
-    epoch::Epoch,
-    state_table::{StateTable, TaskCheckpoint, TaskState},
-};
+use millpond_storage::{env::Clock, epoch::Epoch, state_table::TaskState};
 use tokio::sync::mpsc;
 
-use super::{align::Aligner, watermark::WatermarkMinimum};
+use super::{cut::CheckpointPart, inputs::Inputs, pace::Pace};
 use crate::{
     chunk::{CHUNK_ROWS, Chunk},
     error::Result,
-    exchange::{inbox::Inbox, router::Router},
+    exchange::{
+        inbox::{ChannelId, Inbox, Received},
+        router::Router,
+        switch::Switch,
+    },
+    job::collector::Collector,
     message::{Barrier, BarrierKind, Message, Watermark},
     operator::{Emitted, Operator, Output, Progress},
+    scan::place::ScanPlaces,
 };
 
 /// Rows an operator may emit in one call before it must answer `More`.
@@ -29,6 +38,9 @@ const OUTPUT_ROWS: usize = 2 * CHUNK_ROWS;
 
 /// Chunks between two looks at the memory of the state tables.
 const RELIEVE_EVERY: usize = 4;
+
+/// How long operators may be busy before others get the thread.
+const YIELD_AFTER: Duration = Duration::from_millis(10);
 
 /// Which subtask of a graph.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -41,16 +53,23 @@ pub struct SubtaskId {
 
 /// What a subtask tells its job's driver.
 pub enum TaskEvent {
-    /// A barrier has passed the subtask; its state is attached if the barrier asked for a checkpoint.
+    /// A barrier has passed the subtask; its part is attached if the barrier asked for a checkpoint and the subtask had not given one.
     Barrier {
         /// The subtask.
         id: SubtaskId,
         /// The barrier.
         barrier: Barrier,
         /// The synchronous part of its snapshot.
-        checkpoint: Option<TaskCheckpoint>,
+        part: Option<Box<CheckpointPart>>,
         /// Bytes of state in memory and store, estimated.
         state_bytes: usize,
+    },
+    /// A checkpoint's barrier has overtaken what the subtask had still to take.
+    Cut {
+        /// The subtask.
+        id: SubtaskId,
+        /// What it adds to the checkpoint.
+        part: Box<CheckpointPart>,
     },
     /// The subtask has ended with an error; a panic is one too.
     Failed {
@@ -68,22 +87,65 @@ pub enum Target {
     Root,
 }
 
+/// What feeds a channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Feed {
+    /// A subtask, over this exchange.
+    Exchange(usize),
+    /// The reader of a scan.
+    Scan {
+        /// Number of the scan in the graph.
+        node: usize,
+        /// The source it reads, if it reads one.
+        source: Option<u64>,
+    },
+}
+
+/// A channel of a subtask.
+#[derive(Clone, Debug)]
+pub struct ChannelPlan {
+    /// Node of the fragment that it feeds.
+    pub node: usize,
+    /// Port of the node.
+    pub port: usize,
+    /// Where its messages come from.
+    pub feed: Feed,
+    /// The last epoch whose barrier was delivered on it in an earlier life.
+    pub passed: Epoch,
+    /// The watermarks delivered on it then.
+    pub reached: Vec<Watermark>,
+    /// In which life of the job it began: the greatest number is this one.
+    pub generation: u32,
+}
+
 /// A subtask, ready to run.
 pub struct Subtask {
     /// Which one.
     pub id: SubtaskId,
+    /// Its number in the job, and of all subtasks of its fragment.
+    pub number: (u32, usize),
     /// Operators in topological order.
     pub operators: Vec<Box<dyn Operator>>,
     /// Where each operator's output goes.
     pub targets: Vec<Target>,
-    /// Node and port that each channel of the inbox feeds.
-    pub channels: Vec<(usize, usize)>,
+    /// The channels of the inbox; taken when it starts.
+    pub channels: Vec<ChannelPlan>,
     /// Input.
     pub inbox: Inbox,
     /// Output edges.
     pub routers: Vec<Router>,
     /// Owner of the state changelog.
     pub state: TaskState,
+    /// The last epoch that was closed in an earlier life.
+    pub closed: Epoch,
+    /// Barriers above it that were in flight then.
+    pub in_flight: Vec<Barrier>,
+    /// Its state is taken at barriers only.
+    pub is_aligned: bool,
+    /// Says which checkpoint waits no longer.
+    pub switch: Arc<Switch>,
+    /// Where its root's output is collected, if it is one of the root fragment.
+    pub collector: Option<Arc<Collector>>,
     /// Time of the open epoch, shared with the operators.
     pub epoch_time_us: Arc<AtomicI64>,
     /// Age in microseconds at which a change of state goes to the changelog without waiting for a checkpoint.
@@ -92,6 +154,24 @@ pub struct Subtask {
     pub rows_in: Arc<AtomicU64>,
     /// To the driver.
     pub events: mpsc::UnboundedSender<TaskEvent>,
+}
+
+/// A subtask at work.
+pub(super) struct Running {
+    pub(super) task: Subtask,
+    pub(super) inputs: Inputs,
+    pace: Vec<Pace>,
+    pub(super) places: ScanPlaces,
+    /// The newest checkpoint to which it has given its part.
+    pub(super) checkpointed: Epoch,
+    /// When the first barrier of a checkpoint arrived that is not complete here.
+    pub(super) aligning_since: Option<Duration>,
+    pub(super) clock: Clock,
+    /// Time in which operators were busy with the message at hand.
+    busy: Duration,
+    /// Time that operators may still be busy before others get the thread.
+    until_yield: Duration,
+    until_relieve: usize,
 }
 
 enum Call {
@@ -104,41 +184,112 @@ enum Call {
 impl Subtask {
     /// Runs until the final barrier has passed. Dropping the future stops the subtask between two calls.
     pub async fn run(mut self) -> Result<()> {
-        let mut aligner = Aligner::new(self.channels.len());
-        let (ports, port_of) = number_ports(&self.channels);
-        let mut minimum = WatermarkMinimum::new(port_of);
-        let mut until_relieve = RELIEVE_EVERY;
+        let channels = std::mem::take(&mut self.channels);
+        let mut running = Running {
+            pace: vec![Pace::default(); channels.len()],
+            inputs: Inputs::new(channels, self.closed, &self.in_flight),
+            places: ScanPlaces::default(),
+            checkpointed: Epoch(0),
+            aligning_since: None,
+            clock: Clock::system(),
+            busy: Duration::ZERO,
+            until_yield: YIELD_AFTER,
+            until_relieve: RELIEVE_EVERY,
+            task: self,
+        };
+        running.run().await
+    }
+}
+
+impl Running {
+    async fn run(&mut self) -> Result<()> {
+        for ((node, port), watermark) in self.inputs.restored() {
+            self.work(node, Call::Watermark(port, watermark)).await?;
+        }
+        for channel in self.task.inbox.drained() {
+            self.inputs.aligner.on_drained(channel);
+        }
+        if self.close_all().await? {
+            return Ok(());
+        }
         loop {
-            let received = self.inbox.receive(aligner.blocked()).await;
-            match received.message {
-                Message::Chunk(chunk) => {
-                    self.rows_in.fetch_add(chunk.num_rows() as u64, Ordering::Relaxed);
-                    let (node, port) = self.channels[received.channel];
-                    self.work(node, Call::Chunk(port, chunk)).await?;
-                    until_relieve -= 1;
-                    if until_relieve == 0 {
-                        until_relieve = RELIEVE_EVERY;
-                        self.relieve()?;
-                    }
-                }
-                Message::Watermark(watermark) => {
-                    if let Some((flat, watermark)) = minimum.advance(received.channel, watermark) {
-                        let (node, port) = ports[flat];
-                        self.work(node, Call::Watermark(port, watermark)).await?;
-                    }
-                }
-                Message::Barrier(barrier) => {
-                    if let Some(barrier) = aligner.on_barrier(received.channel, barrier) {
-                        self.close(barrier).await?;
-                        if barrier.kind == BarrierKind::Final {
-                            return Ok(());
-                        }
-                    }
-                }
+            if self.cut_if_due()? {
+                continue;
+            }
+            let has_room = self.task.routers.iter().all(Router::has_room);
+            let pace = &self.pace;
+            let received = match has_room {
+                true => self.task.inbox.try_receive(self.inputs.aligner.blocked(), |channel| pace[channel].rows()),
+                false => None,
+            };
+            let Some(received) = received else {
+                self.task.inbox.wait().await;
+                continue;
+            };
+            if self.take(received).await? {
+                return Ok(());
             }
             // A subtask with a full inbox must not keep its thread from others.
-            tokio::task::coop::consume_budget().await;
+            if self.until_yield.is_zero() {
+                self.until_yield = YIELD_AFTER;
+                tokio::task::yield_now().await;
+            } else {
+                tokio::task::coop::consume_budget().await;
+            }
         }
+    }
+
+    /// Takes a message. Answers whether it was the end.
+    async fn take(&mut self, received: Received) -> Result<bool> {
+        let Received { channel, message, positions, is_last, .. } = received;
+        let ChannelPlan { node, port, feed, .. } = self.inputs.channels[channel];
+        if let Feed::Scan { node, source } = feed {
+            self.places.note(node, source, positions);
+        }
+        match message {
+            Message::Chunk(chunk) => self.take_chunk(channel, (node, port), chunk).await?,
+            Message::Watermark(watermark) => {
+                if let Some(((node, port), watermark)) = self.inputs.advance(channel, watermark) {
+                    self.work(node, Call::Watermark(port, watermark)).await?;
+                }
+            }
+            Message::Barrier(barrier) => {
+                if barrier.kind.is_checkpoint() && barrier.epoch > self.checkpointed && self.aligning_since.is_none() {
+                    self.aligning_since = Some(self.clock.monotonic());
+                }
+                self.inputs.aligner.on_barrier(channel, barrier);
+            }
+        }
+        if is_last {
+            self.inputs.aligner.on_drained(channel);
+        }
+        self.close_all().await
+    }
+
+    async fn take_chunk(&mut self, channel: ChannelId, (node, port): (usize, usize), chunk: Chunk) -> Result<()> {
+        let rows = chunk.num_rows();
+        self.task.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
+        self.busy = Duration::ZERO;
+        self.work(node, Call::Chunk(port, chunk)).await?;
+        self.pace[channel].record(rows, self.busy);
+        self.until_yield = self.until_yield.saturating_sub(self.busy);
+        self.until_relieve -= 1;
+        if self.until_relieve == 0 {
+            self.until_relieve = RELIEVE_EVERY;
+            self.relieve()?;
+        }
+        Ok(())
+    }
+
+    /// Closes every epoch of which no channel may have more. Answers whether the final barrier has passed.
+    async fn close_all(&mut self) -> Result<bool> {
+        while let Some(barrier) = self.inputs.aligner.close_next() {
+            self.close(barrier).await?;
+            if barrier.kind == BarrierKind::Final {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Calls one operator, and all that follows from it, until nothing is owed.
@@ -146,24 +297,26 @@ impl Subtask {
         let mut stack = vec![(node, call)];
         let mut out = Output::with_room(OUTPUT_ROWS);
         while let Some((node, call)) = stack.pop() {
-            let operator = &mut self.operators[node];
+            let operator = &mut self.task.operators[node];
+            let began = self.clock.monotonic();
             let progress = match call {
                 Call::Chunk(port, chunk) => operator.on_chunk(port, chunk, &mut out)?,
                 Call::Watermark(port, watermark) => operator.on_watermark(port, watermark, &mut out)?,
                 Call::Barrier(barrier) => operator.on_barrier(&barrier, &mut out)?,
                 Call::Resume => operator.resume(&mut out)?,
             };
+            self.busy += self.clock.monotonic() - began;
             if progress == Progress::More {
                 stack.push((node, Call::Resume));
             }
-            match self.targets[node] {
+            match self.task.targets[node] {
                 Target::Root => {
                     for emitted in out.take() {
                         let message = match emitted {
                             Emitted::Chunk(chunk) => Message::Chunk(chunk),
                             Emitted::Watermark(watermark) => Message::Watermark(watermark),
                         };
-                        send(&mut self.routers, message).await?;
+                        send(&mut self.task.routers, message).await?;
                     }
                 }
                 Target::Node(target, port) => {
@@ -184,38 +337,33 @@ impl Subtask {
         Ok(())
     }
 
-    /// Closes an epoch: every operator pays what it owes, the barrier leaves, and state is snapshotted if it is asked for.
+    /// Closes an epoch: every operator pays what it owes, the barrier leaves, and state is snapshotted if it is asked for and was not before.
     async fn close(&mut self, barrier: Barrier) -> Result<()> {
-        self.epoch_time_us.store(barrier.time_us, Ordering::Relaxed);
-        for node in 0..self.operators.len() {
+        self.task.epoch_time_us.store(barrier.time_us, Ordering::Relaxed);
+        for node in 0..self.task.operators.len() {
             self.work(node, Call::Barrier(barrier)).await?;
         }
-        send(&mut self.routers, Message::Barrier(barrier)).await?;
-        let checkpoint = if barrier.kind.is_checkpoint() {
-            Some(self.snapshot(barrier.epoch)?)
+        let wanted = barrier.kind.is_checkpoint() && barrier.epoch > self.checkpointed;
+        // Behind the lane's barrier the queue's closes its epoch and asks for nothing.
+        let kind = if barrier.kind == BarrierKind::Checkpoint && !wanted { BarrierKind::Epoch } else { barrier.kind };
+        send(&mut self.task.routers, Message::Barrier(Barrier { kind, ..barrier })).await?;
+        let part = if wanted {
+            Some(Box::new(self.part_at_barrier(barrier.epoch)?))
         } else {
-            let age_us = self.log_age_us.load(Ordering::Relaxed);
-            let tables = self.operators.iter_mut().flat_map(|operator| operator.tables());
+            let age_us = self.task.log_age_us.load(Ordering::Relaxed);
+            let tables = self.task.operators.iter_mut().flat_map(|operator| operator.tables());
             tables.for_each(|table| table.log_aged(barrier.time_us, age_us));
             None
         };
         self.relieve()?;
-        let state_bytes = self.operators.iter_mut().flat_map(|operator| operator.tables()).map(|table| table.memory_bytes()).sum();
+        let state_bytes = self.task.operators.iter_mut().flat_map(|operator| operator.tables()).map(|table| table.memory_bytes()).sum();
         // A driver that is gone has cancelled the job; the subtask is about to be dropped.
-        let _ = self.events.send(TaskEvent::Barrier { id: self.id, barrier, checkpoint, state_bytes });
+        let _ = self.task.events.send(TaskEvent::Barrier { id: self.task.id, barrier, part, state_bytes });
         Ok(())
     }
 
-    fn snapshot(&mut self, epoch: Epoch) -> Result<TaskCheckpoint> {
-        for operator in &mut self.operators {
-            operator.snapshot(epoch)?;
-        }
-        let mut tables: Vec<&mut dyn StateTable> = self.operators.iter_mut().flat_map(|operator| operator.tables()).collect();
-        Ok(self.state.snapshot(&mut tables, epoch)?)
-    }
-
     fn relieve(&mut self) -> Result<()> {
-        for table in self.operators.iter_mut().flat_map(|operator| operator.tables()) {
+        for table in self.task.operators.iter_mut().flat_map(|operator| operator.tables()) {
             table.relieve()?;
         }
         Ok(())
@@ -229,13 +377,4 @@ async fn send(routers: &mut [Router], message: Message) -> Result<()> {
         router.send(message.clone()).await?;
     }
     last.send(message).await
-}
-
-/// Distinct (node, port) pairs in order, and for each channel the position of its pair.
-fn number_ports(channels: &[(usize, usize)]) -> (Vec<(usize, usize)>, Vec<usize>) {
-    let mut ports: Vec<(usize, usize)> = channels.to_vec();
-    ports.sort_unstable();
-    ports.dedup();
-    let port_of = channels.iter().map(|channel| ports.iter().position(|port| port == channel).expect("taken from the same list")).collect();
-    (ports, port_of)
 }

@@ -50,7 +50,7 @@ fn explain_node(text: &mut String, graph: &DataflowGraph, fragment: &Fragment, i
     for input in &node.inputs {
         match input {
             NodeInput::Node(below) => explain_node(text, graph, fragment, *below, depth + 1, name),
-            NodeInput::Exchange(id) => line(text, depth + 1, &describe_exchange(&graph.exchanges[*id])),
+            NodeInput::Exchange(id) => line(text, depth + 1, &describe_exchange(graph, &graph.exchanges[*id])),
         }
     }
 }
@@ -62,7 +62,8 @@ fn input_schema<'a>(graph: &'a DataflowGraph, fragment: &'a Fragment, input: Nod
     }
 }
 
-fn describe_exchange(exchange: &Exchange) -> String {
+/// An edge, and whether the barrier of a checkpoint waits on it however long it takes.
+fn describe_exchange(graph: &DataflowGraph, exchange: &Exchange) -> String {
     let distribution = match &exchange.distribution {
         Distribution::Forward => "forward".to_owned(),
         Distribution::Hash(columns) => format!("hash ({})", names(&exchange.schema, columns)),
@@ -70,7 +71,8 @@ fn describe_exchange(exchange: &Exchange) -> String {
         Distribution::RoundRobin => "round-robin".to_owned(),
         Distribution::Single => "single".to_owned(),
     };
-    format!("Exchange {} from fragment {}, {distribution}", exchange.id, exchange.from)
+    let aligned = if graph.aligned_fragments()[exchange.to] { ", aligned" } else { "" };
+    format!("Exchange {} from fragment {}, {distribution}{aligned}", exchange.id, exchange.from)
 }
 
 fn describe_properties(properties: &StreamProperties, schema: &Schema) -> String {

@@ -168,7 +168,7 @@ async fn create_as(session: &mut Session, create: BoundCreateAs, tag: String, gu
     let object = put_object(change)?;
     match &object.body {
         ObjectBody::Table(_) => create_table_as(session, &create, change, &object, guard, cancel).await,
-        ObjectBody::MaterializedView(_) | ObjectBody::Sink(_) => create_job(session, change, object, tag, guard, cancel).await,
+        ObjectBody::MaterializedView(_) | ObjectBody::Sink(_) => create_job(session, &object, tag, guard, cancel).await,
         _ => {
             note(session, change);
             session.server.catalog.commit(&guard, change)?;
@@ -207,15 +207,12 @@ async fn create_table_as(
 }
 
 /// A materialized view or sink: planned, recorded, started, and, unless it is to go on by itself, waited for.
-async fn create_job(
-    session: &mut Session,
-    change: &CatalogChange,
-    object: Arc<Object>,
-    tag: String,
-    guard: DdlGuard<'_>,
-    cancel: &Cancel,
-) -> Result<Answer> {
+async fn create_job(session: &mut Session, object: &Object, tag: String, guard: DdlGuard<'_>, cancel: &Cancel) -> Result<Answer> {
     let server = session.server.clone();
+    let mut object = object.clone();
+    jobs::keep_session_options(session, &mut object);
+    let change = &CatalogChange::put(object);
+    let object = put_object(change)?;
     let background = match &object.body {
         ObjectBody::MaterializedView(view) => {
             jobs::check_view_options(&server, &view.options)?;

@@ -73,6 +73,12 @@ pub(crate) const SERVER_VERSION: &str = concat!("15.0 (Millpond ", env!("CARGO_P
 
 /// Every setting, by lower-case name.
 pub(crate) static SETTINGS: &[Setting] = &[
+    setting(
+        "aligned_checkpoint_timeout",
+        "1s",
+        Kind::Millis,
+        "Sets how long the checkpoint barriers of jobs created in this session wait before they overtake what is in their way.",
+    ),
     reported("application_name", "", Kind::Text, "Sets the application name to be reported in statistics and logs."),
     setting("array_nulls", "on", Kind::Bool, "Enable input of NULL elements in arrays."),
     setting("backslash_quote", "safe_encoding", Kind::Text, "Sets whether \"\\'\" is allowed in string literals."),

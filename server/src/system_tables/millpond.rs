@@ -1,7 +1,10 @@
 //! Schema `millpond`: what an operator asks about. Jobs and how far they are, checkpoints, sources and what holds their watermark back,
 //! refused rows, backfills, and all relations with their sizes.
 
-use millpond_engine::job::{recovery::RecoveryStep, status::JobState};
+use millpond_engine::job::{
+    recovery::RecoveryStep,
+    status::{JobState, SubtaskCheckpoint},
+};
 use millpond_planner::catalog::{Object, ObjectBody};
 
 use crate::{
@@ -20,9 +23,14 @@ pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
         jobs,
     ),
     (
-        "13102 v checkpoints: job_id int8, job text, epoch int8, duration_ms float8, bytes int8, log_bytes int8, \
-         materialization_bytes int8, error text",
+        "13102 v checkpoints: job_id int8, job text, epoch int8, mode text, duration_ms float8, alignment_ms float8, sync_ms float8, \
+         async_ms float8, bytes int8, log_bytes int8, materialization_bytes int8, in_flight_bytes int8, error text",
         checkpoints,
+    ),
+    (
+        "13108 v checkpoint_subtasks: job_id int8, job text, epoch int8, fragment int8, subtask int8, mode text, delay_ms float8, \
+         alignment_ms float8, sync_ms float8, log_bytes int8, in_flight_bytes int8",
+        checkpoint_subtasks,
     ),
     (
         "13103 v sources: source_id int8, source text, split text, split_offset int8, split_end int8, bounded bool, finished bool, idle bool, \
@@ -107,14 +115,22 @@ fn jobs(context: &SystemContext<'_>) -> Result<Vec<Row>> {
 
 fn checkpoints(context: &SystemContext<'_>) -> Result<Vec<Row>> {
     let rows = context.server.engine.checkpoints().into_iter().map(|checkpoint| -> Row {
+        let longest = |time: fn(&SubtaskCheckpoint) -> u64| -> Cell {
+            checkpoint.subtasks.iter().map(|subtask| millis(time(subtask))).reduce(f64::max).into()
+        };
         vec![
             ("job_id", checkpoint.job.into()),
             ("job", name_of(context, checkpoint.job)),
             ("epoch", checkpoint.epoch.0.into()),
-            ("duration_ms", (checkpoint.duration_us as f64 / 1000.0).into()),
-            ("bytes", (checkpoint.log_bytes + checkpoint.materialized_bytes).into()),
+            ("mode", checkpoint.error.is_none().then(|| mode(checkpoint.in_flight_bytes.is_some())).into()),
+            ("duration_ms", millis(checkpoint.duration_us).into()),
+            ("alignment_ms", longest(|subtask| subtask.alignment_us)),
+            ("sync_ms", longest(|subtask| subtask.sync_us)),
+            ("async_ms", millis(checkpoint.async_us).into()),
+            ("bytes", (checkpoint.log_bytes + checkpoint.materialized_bytes + checkpoint.in_flight_bytes.unwrap_or(0)).into()),
             ("log_bytes", checkpoint.log_bytes.into()),
             ("materialization_bytes", checkpoint.materialized_bytes.into()),
+            ("in_flight_bytes", checkpoint.in_flight_bytes.unwrap_or(0).into()),
             ("error", checkpoint.error.into()),
         ]
     });
@@ -138,6 +154,36 @@ fn recoveries(context: &SystemContext<'_>) -> Result<Vec<Row>> {
         ]
     });
     Ok(rows.collect())
+}
+
+fn checkpoint_subtasks(context: &SystemContext<'_>) -> Result<Vec<Row>> {
+    let mut rows: Vec<Row> = Vec::new();
+    for checkpoint in context.server.engine.checkpoints() {
+        rows.extend(checkpoint.subtasks.iter().map(|subtask| -> Row {
+            vec![
+                ("job_id", checkpoint.job.into()),
+                ("job", name_of(context, checkpoint.job)),
+                ("epoch", checkpoint.epoch.0.into()),
+                ("fragment", subtask.fragment.into()),
+                ("subtask", subtask.subtask.into()),
+                ("mode", mode(subtask.is_unaligned).into()),
+                ("delay_ms", millis(subtask.delay_us).into()),
+                ("alignment_ms", millis(subtask.alignment_us).into()),
+                ("sync_ms", millis(subtask.sync_us).into()),
+                ("log_bytes", subtask.log_bytes.into()),
+                ("in_flight_bytes", subtask.in_flight_bytes.into()),
+            ]
+        }));
+    }
+    Ok(rows)
+}
+
+fn mode(is_unaligned: bool) -> &'static str {
+    if is_unaligned { "unaligned" } else { "aligned" }
+}
+
+fn millis(micros: u64) -> f64 {
+    micros as f64 / 1000.0
 }
 
 fn sources(context: &SystemContext<'_>) -> Result<Vec<Row>> {

@@ -13,7 +13,9 @@ use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
 use crate::object::ObjectChecksum;
 
-const VERSION: u32 = 1;
+/// Version 2 names in-flight data; what has none is still read by programs that know version 1 only.
+const VERSION: u32 = 2;
+const VERSION_WITHOUT_IN_FLIGHT: u32 = 1;
 
 /// Orders manifests: the highest term, then the highest number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -72,6 +74,14 @@ pub(super) struct Image {
     pub(super) positions: BTreeMap<u32, u64>,
 }
 
+/// What one subtask found in flight.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct InFlightObject {
+    pub(super) subtask: u32,
+    pub(super) rows: u64,
+    pub(super) object: NamedObject,
+}
+
 /// A complete checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Manifest {
@@ -82,19 +92,25 @@ pub(super) struct Manifest {
     pub(super) image: Option<Image>,
     /// In the order in which it is to be replayed.
     pub(super) log: Vec<LogObject>,
+    /// What an unaligned checkpoint overtook; `None` for an aligned one.
+    pub(super) in_flight: Option<Vec<InFlightObject>>,
     pub(super) upstream: Vec<(u64, Epoch)>,
     pub(super) notes: BTreeMap<String, String>,
 }
 
 impl Manifest {
     pub(super) fn new(name: ManifestName, job: u64, fingerprint: u64, epoch: Epoch) -> Self {
-        Self { name, job, fingerprint, epoch, image: None, log: Vec::new(), upstream: Vec::new(), notes: BTreeMap::new() }
+        Self { name, job, fingerprint, epoch, image: None, log: Vec::new(), in_flight: None, upstream: Vec::new(), notes: BTreeMap::new() }
     }
 
     /// All objects it names.
     pub(super) fn objects(&self) -> impl Iterator<Item = &NamedObject> {
         let files = self.image.iter().flat_map(|image| image.files.iter().map(|file| &file.object));
-        files.chain(self.log.iter().map(|log| &log.object))
+        files.chain(self.log.iter().map(|log| &log.object)).chain(self.in_flight.iter().flatten().map(|flight| &flight.object))
+    }
+
+    pub(super) fn in_flight_bytes(&self) -> u64 {
+        self.in_flight.iter().flatten().map(|flight| flight.object.known.bytes).sum()
     }
 
     pub(super) fn log_bytes(&self) -> u64 {
@@ -108,7 +124,7 @@ impl Manifest {
     /// The stored form. `writer` makes the manifests of two writers differ even if they say the same.
     pub(super) fn encode(&self, writer: &str) -> Vec<u8> {
         let stored = Stored {
-            version: VERSION,
+            version: if self.in_flight.is_none() { VERSION_WITHOUT_IN_FLIGHT } else { VERSION },
             writer: writer.to_owned(),
             job: self.job,
             term: self.name.term,
@@ -122,6 +138,7 @@ impl Manifest {
                 positions: image.positions.iter().map(|(writer, position)| (*writer, *position)).collect(),
             }),
             log: self.log.iter().map(|log| StoredLog { epoch: log.epoch.0, object: store(&log.object) }).collect(),
+            in_flight: self.in_flight.as_ref().map(|flights| flights.iter().map(store_flight).collect()),
             upstream: self.upstream.iter().map(|(id, epoch)| (*id, epoch.0)).collect(),
             notes: self.notes.clone(),
         };
@@ -132,8 +149,8 @@ impl Manifest {
     pub(super) fn decode(bytes: &[u8], file: &str) -> Result<Self> {
         let corrupt = |detail: String| StorageError::Corrupt { file: file.to_owned(), detail };
         let version: StoredVersion = serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
-        if version.version != VERSION {
-            let detail = format!("it has format version {}, this program reads version {VERSION}", version.version);
+        if !(VERSION_WITHOUT_IN_FLIGHT..=VERSION).contains(&version.version) {
+            let detail = format!("it has format version {}, this program reads versions up to {VERSION}", version.version);
             return Err(StorageError::Incompatible { file: file.to_owned(), detail });
         }
         let stored: Stored = serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
@@ -149,6 +166,7 @@ impl Manifest {
                 positions: image.positions.into_iter().collect(),
             }),
             log: stored.log.into_iter().map(|log| LogObject { epoch: Epoch(log.epoch), object: load(log.object) }).collect(),
+            in_flight: stored.in_flight.map(|flights| flights.into_iter().map(load_flight).collect()),
             upstream: stored.upstream.into_iter().map(|(id, epoch)| (id, Epoch(epoch))).collect(),
             notes: stored.notes,
         })
@@ -161,6 +179,14 @@ fn store(object: &NamedObject) -> StoredObject {
 
 fn load(object: StoredObject) -> NamedObject {
     NamedObject { name: object.name, known: ObjectChecksum { bytes: object.bytes, checksum: object.checksum } }
+}
+
+fn store_flight(flight: &InFlightObject) -> StoredInFlight {
+    StoredInFlight { subtask: flight.subtask, rows: flight.rows, object: store(&flight.object) }
+}
+
+fn load_flight(flight: StoredInFlight) -> InFlightObject {
+    InFlightObject { subtask: flight.subtask, rows: flight.rows, object: load(flight.object) }
 }
 
 #[derive(Deserialize)]
@@ -179,6 +205,8 @@ struct Stored {
     epoch: u64,
     image: Option<StoredImage>,
     log: Vec<StoredLog>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    in_flight: Option<Vec<StoredInFlight>>,
     upstream: Vec<(u64, u64)>,
     notes: BTreeMap<String, String>,
 }
@@ -200,6 +228,13 @@ struct StoredFile {
 #[derive(Serialize, Deserialize)]
 struct StoredLog {
     epoch: u64,
+    object: StoredObject,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredInFlight {
+    subtask: u32,
+    rows: u64,
     object: StoredObject,
 }
 
@@ -236,7 +271,13 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(matches!(Manifest::decode(&bytes[..len], "m"), Err(StorageError::Corrupt { file, .. }) if file == "m"));
         }
-        let other = String::from_utf8(bytes).unwrap().replace("\"version\": 1", "\"version\": 2");
+        manifest.in_flight = Some(vec![InFlightObject { subtask: 65537, rows: 12, object: object("flight/1000-65537.3.1") }]);
+        let unaligned = manifest.encode("3.1");
+        assert_eq!(Manifest::decode(&unaligned, "m").unwrap(), manifest);
+        assert_eq!(manifest.objects().count(), 3);
+        let version = |bytes: &[u8]| serde_json::from_slice::<StoredVersion>(bytes).unwrap().version;
+        assert_eq!((version(&bytes), version(&unaligned)), (1, 2), "programs of version 1 refuse what they cannot restore");
+        let other = String::from_utf8(bytes).unwrap().replace("\"version\": 1", "\"version\": 3");
         assert!(matches!(Manifest::decode(other.as_bytes(), "m"), Err(StorageError::Incompatible { .. })));
     }
 

@@ -2,7 +2,8 @@
 //!
 //! # Objects
 //! Under `jobs/<job>/`: `log/<epoch>-<subtask>-<attempt>` (parts of the state changelog), `mat/<term>-<content>` (files of a materialization,
-//! named by their content) and `manifest-<term>-<number>`. Objects are never changed. A checkpoint is complete when its manifest is
+//! named by their content), `flight/<epoch>-<subtask>.<attempt>` (messages that an unaligned checkpoint overtook, see [`InFlight`]) and
+//! `manifest-<term>-<number>`. Objects are never changed. A checkpoint is complete when its manifest is
 //! there: it is put last, create-only, durable like everything before it.
 //!
 //! # What may be named
@@ -15,6 +16,7 @@
 //! there is no silent fallback to an older one, or to nothing. What no live manifest names is deleted later.
 
 mod image;
+mod in_flight;
 mod manifest;
 mod prune;
 mod restore;
@@ -32,6 +34,7 @@ use crate::error::{Result, StorageError};
 use crate::object::{Created, ObjectStorage};
 use crate::state_table::{JobStore, TaskCheckpoint};
 use image::PendingImage;
+pub use in_flight::{InFlight, Segment, SegmentMessage};
 use manifest::{Manifest, ManifestName};
 pub use restore::{Restored, RestoredState};
 use upload::Uploads;
@@ -60,6 +63,8 @@ pub struct ManifestInput {
     pub epoch: Epoch,
     /// One part of each subtask.
     pub parts: Vec<TaskCheckpoint>,
+    /// What the subtasks of an unaligned checkpoint found in flight; `None` for an aligned one.
+    pub in_flight: Option<Vec<InFlight>>,
     /// How far each upstream collection or source was consumed.
     pub upstream: Vec<(u64, Epoch)>,
     /// What the job wants to find again.
@@ -79,6 +84,8 @@ pub struct CheckpointReport {
     pub bytes_materialized: u64,
     /// Bytes of all changelog that a restart would replay.
     pub bytes_replay: u64,
+    /// Bytes of in-flight data, by number of the subtask that found it.
+    pub bytes_in_flight: BTreeMap<u32, u64>,
     /// Bytes of all objects it names.
     pub bytes_stored: u64,
     /// From the call to the durable manifest.
@@ -133,6 +140,11 @@ impl Checkpointer {
         let tasks = progress.uploads.accept(input.parts)?;
         let bytes_log = self.upload_logs(&mut progress.uploads).await?;
         fail_point("checkpoint::logs")?;
+        let in_flight = match input.in_flight {
+            Some(flights) => Some(self.upload_in_flight(input.epoch, flights).await?),
+            None => None,
+        };
+        fail_point("checkpoint::in_flight")?;
         let bytes_materialized = self.take_image(progress, &tasks).await;
 
         let pending = progress.pending.as_ref().filter(|pending| progress.uploads.reach(&pending.positions));
@@ -140,6 +152,7 @@ impl Checkpointer {
         let mut manifest = self.next_manifest(progress, pending, input.epoch);
         manifest.upstream = input.upstream;
         manifest.notes = input.notes;
+        manifest.in_flight = in_flight;
         fail_point("checkpoint::manifest")?;
         self.write_manifest(&manifest).await?;
         progress.uploads.named();
@@ -152,7 +165,8 @@ impl Checkpointer {
             bytes_log,
             bytes_materialized,
             bytes_replay: manifest.log_bytes(),
-            bytes_stored: manifest.log_bytes() + manifest.image_bytes(),
+            bytes_in_flight: manifest.in_flight.iter().flatten().map(|flight| (flight.subtask, flight.object.known.bytes)).collect(),
+            bytes_stored: manifest.log_bytes() + manifest.image_bytes() + manifest.in_flight_bytes(),
             duration: clock.monotonic(),
         };
         self.want_image(progress, &manifest, &tasks);

@@ -19,8 +19,8 @@ fn term_of(name: &str) -> Option<u64> {
     if let Some(content) = name.strip_prefix("mat/") {
         return leading(content);
     }
-    if let Some(log) = name.strip_prefix("log/") {
-        // <epoch>-<subtask>-<number>.<term>.<attempt>
+    if let Some(log) = name.strip_prefix("log/").or_else(|| name.strip_prefix("flight/")) {
+        // <epoch>-<subtask>-<number>.<term>.<attempt>, <epoch>-<subtask>.<term>.<attempt>
         return log.split('.').nth(1).and_then(leading);
     }
     name.strip_prefix("manifest-").and_then(leading)
@@ -120,6 +120,7 @@ mod tests {
         for (name, term) in [
             ("mat/12-00ff", Some(12)),
             ("log/900-1-7.12.3", Some(12)),
+            ("flight/900-65537.12.3", Some(12)),
             ("manifest-12-900", Some(12)),
             ("term-12", None),
             ("log/x", None),

@@ -30,7 +30,7 @@ const REPLAY_BYTES: usize = 1 << 20;
 /// A complete checkpoint that was found.
 #[derive(Clone)]
 pub struct Restored {
-    manifest: Arc<Manifest>,
+    pub(super) manifest: Arc<Manifest>,
     object: String,
 }
 
@@ -48,6 +48,16 @@ impl Restored {
     /// What the job wanted to find again.
     pub fn notes(&self) -> &BTreeMap<String, String> {
         &self.manifest.notes
+    }
+
+    /// Whether it was taken without waiting for what was in flight.
+    pub fn is_unaligned(&self) -> bool {
+        self.manifest.in_flight.is_some()
+    }
+
+    /// Bytes of in-flight data to replay; 0 for an aligned checkpoint.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.manifest.in_flight_bytes()
     }
 
     /// Bytes of changelog to replay and of materialization to fetch.

@@ -194,7 +194,7 @@ impl Life {
             parts.push(task.state.snapshot(&mut tables, self.epoch).unwrap());
         }
         let notes = BTreeMap::from([("epoch".to_owned(), self.epoch.to_string())]);
-        ManifestInput { epoch: self.epoch, parts, upstream: vec![(1, self.epoch)], notes }
+        ManifestInput { epoch: self.epoch, parts, in_flight: None, upstream: vec![(1, self.epoch)], notes }
     }
 }
 

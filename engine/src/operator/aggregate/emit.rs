@@ -77,7 +77,7 @@ impl Aggregate {
         }
         self.groups.touched.clear();
         if self.groups.open_evicted > 0 {
-            return Ok(Stage::Evicted { keys: self.groups.open_keys()?, next: 0 });
+            return Ok(Stage::Evicted { keys: self.groups.open_keys(self.closing_epoch)?, next: 0 });
         }
         Ok(self.due_stage())
     }
@@ -286,6 +286,7 @@ impl Aggregate {
                 out.emit_watermark(Watermark { column: position, micros });
             }
         }
+        self.groups.closed = self.closing_epoch;
         self.groups.write_some(&mut self.scratch.stored);
         self.set_timers();
         Stage::Idle

@@ -9,6 +9,7 @@ use std::{collections::VecDeque, ops::ControlFlow};
 use arrow::array::ArrayRef;
 use millpond_storage::{
     encoding::EncodedRows,
+    epoch::Epoch,
     memory::MemoryHandle,
     state_table::{PointTable, StateTable},
 };
@@ -28,6 +29,9 @@ pub(super) const NO_SHADOW: u32 = u32::MAX;
 const BYTES_KEPT: usize = 1 << 20;
 /// Groups written at each barrier, so that a checkpoint finds little left.
 const WRITTEN_PER_BARRIER: usize = 2_048;
+
+/// Bytes of an epoch in front of an entry of the table of open changes.
+const EPOCH_BYTES: usize = 8;
 
 /// The state table has an entry for the group.
 pub(super) const STORED: u8 = 1;
@@ -67,8 +71,11 @@ pub(super) struct Groups {
     dirty: VecDeque<u32>,
     /// group key -> flags, rows, accumulators.
     pub(super) states: PointTable,
-    /// group key -> what was last emitted; for groups changed in the open epoch, when it was snapshotted or they were evicted.
+    /// group key -> the last epoch that was closed and what was last emitted; for groups changed in the open epoch, when it was snapshotted or
+    /// they were evicted.
     pub(super) open: PointTable,
+    /// The last epoch that was closed.
+    pub(super) closed: Epoch,
     /// Entries of `open` whose group is not in memory.
     pub(super) open_evicted: usize,
     pub(super) chunks: u32,
@@ -76,7 +83,13 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub(super) fn new(calls: Vec<CallState>, tracks_times: bool, states: PointTable, open: PointTable, memory: MemoryHandle) -> Self {
+    pub(super) fn new(
+        calls: Vec<CallState>,
+        tracks_times: bool,
+        (states, open): (PointTable, PointTable),
+        closed: Epoch,
+        memory: MemoryHandle,
+    ) -> Self {
         Self {
             tracks_times,
             times: Vec::new(),
@@ -89,6 +102,7 @@ impl Groups {
             dirty: VecDeque::new(),
             states,
             open,
+            closed,
             open_evicted: 0,
             chunks: 0,
             memory,
@@ -168,6 +182,7 @@ impl Groups {
     fn reopen(&mut self, slot: u32, key: &[u8]) -> Result<()> {
         let bytes = self.open.get(key).map(<[u8]>::to_vec).unwrap_or_default();
         let input = &mut bytes.as_slice();
+        get_array(input, EPOCH_BYTES)?;
         if get_array(input, 1)?[0] != 0 {
             let shadow = self.allocate_shadow();
             read_slot(&mut self.rows, &mut self.calls, shadow, input)?;
@@ -260,15 +275,19 @@ impl Groups {
 
     /// Counts the open changes that a restored state holds.
     pub(super) fn find_open(&mut self) -> Result<()> {
-        self.open_evicted = self.open_keys()?.len();
+        self.open_evicted = self.open_keys(Epoch(u64::MAX))?.len();
         Ok(())
     }
 
-    /// Keys of the groups whose open change is in the table.
-    pub(super) fn open_keys(&mut self) -> Result<EncodedRows> {
+    /// Keys of the groups in the table whose open change ends with the epoch `closing`. A subtask that was restored may have some of another
+    /// one that had closed it before.
+    pub(super) fn open_keys(&mut self, closing: Epoch) -> Result<EncodedRows> {
         let mut keys = EncodedRows::new();
-        self.open.scan_all(&mut |key, _| {
-            keys.push(key);
+        self.open.scan_all(&mut |key, value| {
+            let closed = value.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+            if Epoch(closed) < closing {
+                keys.push(key);
+            }
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(keys)
@@ -320,6 +339,7 @@ impl Groups {
             return;
         }
         buffer.clear();
+        buffer.extend_from_slice(&self.closed.0.to_be_bytes());
         buffer.push(u8::from(shadow != NO_SHADOW));
         if shadow != NO_SHADOW {
             write_slot(&self.rows, &self.calls, shadow, buffer);

@@ -6,7 +6,8 @@
 //!
 //! State (keys are the key encoding of the group columns):
 //! - table 0: group -> flags, rows, accumulators. Dies when the group has no rows, or when the watermark passes its `expiry` column.
-//! - table 1: group -> what was last emitted, for groups that an open epoch has changed. Empty at a barrier.
+//! - table 1: group -> the last epoch closed, and what was last emitted, for groups that an open epoch has changed. Written by a snapshot
+//!   within an epoch and by eviction; an entry dies when its group's change is emitted.
 //! - table 2: group -> (set, value) -> counts: the values behind DISTINCT, min, max and ordered aggregates. Dies with the group.
 //! - table 3: timers: event time of the groups in table 0. Only with `expiry` or `emit_on_close`.
 //!
@@ -69,6 +70,8 @@ pub(crate) struct Aggregate {
     watermarks: Vec<(Option<i64>, Option<i64>)>,
     /// The watermark of the time position at the last barrier.
     applied: i64,
+    /// The epoch that is being closed, or was last.
+    closing_epoch: Epoch,
     stage: Stage,
     side: Arc<dyn SideOutput>,
     scratch: Scratch,
@@ -265,7 +268,8 @@ impl Operator for Aggregate {
         Ok(Progress::Done)
     }
 
-    fn on_barrier(&mut self, _barrier: &Barrier, out: &mut Output) -> Result<Progress> {
+    fn on_barrier(&mut self, barrier: &Barrier, out: &mut Output) -> Result<Progress> {
+        self.closing_epoch = barrier.epoch;
         self.stage = Stage::Touched(0);
         self.close_epoch(out)
     }

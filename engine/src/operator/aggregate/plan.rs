@@ -61,7 +61,7 @@ impl Aggregate {
                 Some(Timers::new(context.state.range_table(ids.table(3))?, groups))
             }
         };
-        let mut groups = Groups::new(calls, time_position.is_some(), states, open, context.budget.handle("aggregate"));
+        let mut groups = Groups::new(calls, time_position.is_some(), (states, open), context.closed, context.budget.handle("aggregate"));
         groups.find_open()?;
         Ok(Self {
             name,
@@ -76,6 +76,7 @@ impl Aggregate {
             watermarks: vec![(None, None); spec.group_by.len()],
             group_by: spec.group_by.clone(),
             applied: i64::MIN,
+            closing_epoch: context.closed,
             stage: Stage::Idle,
             side: context.side.clone(),
             scratch: Scratch { keys: EncodedRows::new(), ..Scratch::default() },

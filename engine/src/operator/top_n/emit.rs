@@ -157,6 +157,7 @@ impl TopN {
         }
         self.touched.clear();
         self.pending.clear();
+        self.adopt_open();
         self.account();
         for (column, micros) in self.event_time.close() {
             out.emit_watermark(Watermark { column, micros });

@@ -9,7 +9,8 @@
 //!   otherwise: (partition, sort key) -> multiplicity. The sort key holds all columns but the partition's, so the row is in it; values that it
 //!   keeps only in a normal form (floats, intervals) stand in the value. For an append-only input rows behind the window are dropped at
 //!   the barrier. A partition dies when it is empty, or when the watermark passes its `expiry` column.
-//! - table 1: partition -> its first rows when the open epoch began, for partitions it has changed. Written by a snapshot within an epoch only.
+//! - table 1: partition -> the last epoch closed, and its first rows when the open epoch began, for partitions it has changed. Written by a
+//!   snapshot within an epoch only; an entry dies when the epoch closes.
 //! - table 2: timers: event time of the partitions. Only with `expiry`.
 //!
 //! Watermarks on partition columns are forwarded at the barrier, after the rows of the epoch. A row of a partition that the watermark had passed
@@ -28,7 +29,7 @@ mod touched;
 #[cfg(test)]
 mod tests;
 
-use std::ops::ControlFlow;
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 use arrow::{
     array::{Array, Int64Array},
@@ -65,6 +66,10 @@ pub(crate) struct TopN {
     /// Table 1.
     open: PointTable,
     open_written: bool,
+    /// The epoch that is being closed, or was last.
+    closed: Epoch,
+    /// Entries of table 1 that a subtask had written which had closed later epochs: they count when this one has.
+    waiting: BTreeMap<Epoch, Vec<OpenPartition>>,
     timers: Option<Timers>,
     event_time: ClosingTime,
     touched: Touched,
@@ -73,6 +78,12 @@ pub(crate) struct TopN {
     memory: MemoryHandle,
     scratch: Scratch,
 }
+
+/// A partition, and its first rows when the epoch began.
+type OpenPartition = (Vec<u8>, Vec<u8>);
+
+/// Bytes of an epoch in front of an entry of table 1.
+const EPOCH_BYTES: usize = 8;
 
 /// Buffers of one chunk, kept for the next.
 #[derive(Default)]
@@ -109,6 +120,8 @@ impl TopN {
             partitions,
             open: context.state.point_table(ids.table(1))?,
             open_written: false,
+            closed: context.closed,
+            waiting: BTreeMap::new(),
             timers,
             event_time: ClosingTime::new(name, &spec.partition_by, spec.expiry, context.side.clone()),
             touched: Touched::default(),
@@ -123,13 +136,24 @@ impl TopN {
 
     /// Partitions that an epoch had changed in which a snapshot was taken.
     fn find_open(&mut self) -> Result<()> {
-        let touched = &mut self.touched;
-        self.open.scan_all(&mut |partition, head| {
-            touched.add(partition, head, Bound::None);
+        let waiting = &mut self.waiting;
+        self.open.scan_all(&mut |partition, value| {
+            let (epoch, head) = value.split_at_checked(EPOCH_BYTES).unwrap_or_default();
+            let epoch = Epoch(epoch.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)));
+            waiting.entry(epoch).or_default().push((partition.to_vec(), head.to_vec()));
             Ok(ControlFlow::Continue(()))
         })?;
-        self.open_written = self.touched.len() > 0;
+        self.adopt_open();
         Ok(())
+    }
+
+    /// Takes over what was open behind epochs that this subtask has closed now.
+    pub(super) fn adopt_open(&mut self) {
+        let later = self.waiting.split_off(&self.closed.next());
+        for (partition, head) in std::mem::replace(&mut self.waiting, later).into_values().flatten() {
+            self.touched.add(&partition, &head, Bound::None);
+            self.open_written = true;
+        }
     }
 
     /// Applies the encoded rows of a chunk.
@@ -211,14 +235,19 @@ impl Operator for TopN {
         Ok(Progress::Done)
     }
 
-    fn on_barrier(&mut self, _barrier: &Barrier, out: &mut Output) -> Result<Progress> {
+    fn on_barrier(&mut self, barrier: &Barrier, out: &mut Output) -> Result<Progress> {
+        self.closed = barrier.epoch;
         self.stage = Stage::Touched(0);
         self.close_epoch(out)
     }
 
-    fn snapshot(&mut self, _epoch: Epoch) -> Result<()> {
+    fn snapshot(&mut self, closed: Epoch) -> Result<()> {
+        let mut value = Vec::new();
         for number in 0..self.touched.len() {
-            self.open.put(self.touched.key(number), self.touched.head(number));
+            value.clear();
+            value.extend_from_slice(&closed.0.to_be_bytes());
+            value.extend_from_slice(self.touched.head(number));
+            self.open.put(self.touched.key(number), &value);
         }
         self.open_written |= self.touched.len() > 0;
         Ok(())

@@ -1,0 +1,218 @@
+//! From the parts of all subtasks to a complete checkpoint, aligned or not, and what follows.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use millpond_storage::{
+    checkpoint::{CheckpointReport, ManifestInput},
+    collection::Collection,
+    epoch::Epoch,
+    error::StorageError,
+    state_table::TaskCheckpoint,
+};
+
+use super::{
+    attempt::{Attempt, Part, Renewal},
+    driver::Driver,
+    running::ScanPositions,
+    status::{CheckpointStatus, JobState, SubtaskCheckpoint},
+};
+use crate::{
+    error::{EngineError, Result},
+    message::{Barrier, BarrierKind},
+    task::restart::CutNote,
+};
+
+/// Name of the manifest note that holds the scan positions.
+pub(super) const POSITIONS_NOTE: &str = "scan_positions";
+/// Name of the manifest note that says in which epochs an unaligned checkpoint was taken.
+pub(super) const CUT_NOTE: &str = "cut";
+/// Name of the manifest note that says that the job had finished.
+pub(super) const FINISHED_NOTE: &str = "finished";
+/// Pause after a checkpoint that the store refused.
+const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
+
+/// A checkpoint whose manifest is written.
+pub(super) struct CompleteCheckpoint {
+    status: CheckpointStatus,
+    /// Nothing of the inputs is needed up to this epoch.
+    consumed: Epoch,
+}
+
+impl Driver {
+    /// A subtask has given its part. When all have, and some did not wait for the barrier, the checkpoint need not wait for it either.
+    pub(super) fn on_part(&self, attempt: &mut Attempt, mut part: Part) -> Result<()> {
+        let subtasks = attempt.running.subtasks;
+        let fragments = self.spec.graph.fragments.len();
+        let checkpoint = part.part.checkpoint;
+        let flight = attempt.flight(checkpoint)?;
+        part.delay = flight.injected_at.elapsed();
+        flight.parts.push(part);
+        if flight.parts.len() < subtasks || !flight.parts.iter().any(|part| part.part.is_cut) {
+            return Ok(());
+        }
+        flight.is_checkpointed = true;
+        let (barrier, injected_at, parts) = (flight.barrier, flight.injected_at, std::mem::take(&mut flight.parts));
+        let closed = parts.iter().map(|part| (part.id.fragment, part.part.closed));
+        let cut = CutNote::new(fragments, closed, std::mem::take(&mut flight.barriers).into_iter());
+        self.begin_checkpoint(attempt, barrier, injected_at, parts, Some(cut))
+    }
+
+    /// Starts completing a checkpoint of which all parts have come. `cut` says where it was taken if not at the barrier.
+    pub(super) fn begin_checkpoint(
+        &self,
+        attempt: &mut Attempt,
+        barrier: Barrier,
+        injected_at: Instant,
+        parts: Vec<Part>,
+        cut: Option<CutNote>,
+    ) -> Result<()> {
+        let consumed = cut.as_ref().map_or(barrier.epoch, CutNote::consumed);
+        let notes = notes(attempt, barrier, &parts, cut.as_ref())?;
+        let upstream: Vec<Arc<Collection>> = attempt.inputs.collections.values().cloned().collect();
+        let named = attempt.inputs.collections.keys().map(|id| (*id, consumed)).collect();
+        let (state, flights, subtasks) = split_parts(parts);
+        let manifest = ManifestInput { epoch: barrier.epoch, parts: state, in_flight: cut.map(|_| flights), upstream: named, notes };
+        let (own, checkpointer, job) = (self.collection.clone(), attempt.checkpointer.clone(), self.spec.id);
+        let previous = attempt.checkpoint_running.take();
+        let began = Instant::now();
+        attempt.checkpoint_running = Some(self.shared.runtime.spawn(async move {
+            if let Some(previous) = previous {
+                previous.await.map_err(|e| EngineError::Internal(e.to_string()))??;
+            }
+            // What the checkpoint is taken to contain must be durable before it says so: upstream changes, and this job's own.
+            for collection in upstream.iter().chain(&own) {
+                let collection = collection.clone();
+                tokio::task::spawn_blocking(move || collection.flush()).await.map_err(|e| EngineError::Internal(e.to_string()))??;
+            }
+            let is_unaligned = manifest.in_flight.is_some();
+            let report = checkpointer.complete(manifest).await?;
+            let durations = (injected_at.elapsed(), began.elapsed());
+            Ok(CompleteCheckpoint { status: status(job, report, is_unaligned, durations, subtasks), consumed })
+        }));
+        Ok(())
+    }
+
+    /// Answers whether the job has finished.
+    pub(super) fn on_checkpoint(&mut self, attempt: &mut Attempt, done: Result<CompleteCheckpoint>) -> Result<bool> {
+        let CompleteCheckpoint { status, consumed } = match done {
+            Ok(complete) => complete,
+            Err(error) => return self.on_failed_checkpoint(attempt, error).map(|()| false),
+        };
+        let epoch = status.epoch;
+        if status.in_flight_bytes.is_none() {
+            // What had been read ahead of an unaligned one is read again.
+            self.skip_bad_rows.store(false, Ordering::Relaxed);
+        }
+        self.handle.remember_checkpoint(status);
+        self.hold_from(&attempt.inputs, consumed)?;
+        self.established = true;
+        if attempt.renewal == Renewal::Begun(epoch) {
+            attempt.renewal = Renewal::Due;
+        }
+        if !attempt.ready && attempt.publishable_at(epoch) {
+            attempt.ready = true;
+            if let Some(collection) = &self.collection {
+                collection.set_published(true)?;
+            }
+            self.set_state(JobState::Running);
+        }
+        self.handle.checkpointed.send_replace(epoch);
+        Ok(attempt.final_injected && attempt.in_flight.is_empty())
+    }
+
+    /// The parts of a checkpoint that the store refused go into the next one; the job goes on.
+    fn on_failed_checkpoint(&self, attempt: &mut Attempt, error: EngineError) -> Result<()> {
+        self.handle.remember_checkpoint(CheckpointStatus {
+            job: self.spec.id,
+            epoch: attempt.injected,
+            duration_us: 0,
+            log_bytes: 0,
+            materialized_bytes: 0,
+            in_flight_bytes: None,
+            async_us: 0,
+            subtasks: Vec::new(),
+            error: Some(error.to_string()),
+        });
+        match error {
+            EngineError::Storage(StorageError::Io { .. } | StorageError::ObjectStore { .. }) if !attempt.final_injected => {
+                tracing::warn!(job = %self.spec.name, %error, "checkpoint failed");
+                attempt.checkpoint_wanted = true;
+                if matches!(attempt.renewal, Renewal::Begun(_)) {
+                    attempt.renewal = Renewal::Wanted;
+                }
+                attempt.no_checkpoint_before = Instant::now() + CHECKPOINT_RETRY;
+                Ok(())
+            }
+            other => Err(other),
+        }
+    }
+}
+
+/// What the job wants to find again.
+fn notes(attempt: &Attempt, barrier: Barrier, parts: &[Part], cut: Option<&CutNote>) -> Result<BTreeMap<String, String>> {
+    let failed = |error: serde_json::Error| EngineError::Internal(format!("notes of a checkpoint: {error}"));
+    let mut notes = BTreeMap::new();
+    let in_midst: ScanPositions;
+    let positions = match cut {
+        None => &attempt.positions,
+        Some(cut) => {
+            notes.insert(CUT_NOTE.to_string(), serde_json::to_string(cut).map_err(failed)?);
+            in_midst = attempt.positions_at_start.at(parts.iter().map(|part| part.part.places.clone()));
+            &in_midst
+        }
+    };
+    notes.insert(POSITIONS_NOTE.to_string(), serde_json::to_string(positions).map_err(failed)?);
+    if barrier.kind == BarrierKind::Final {
+        notes.insert(FINISHED_NOTE.to_string(), "true".to_string());
+    }
+    Ok(notes)
+}
+
+type SplitParts = (Vec<TaskCheckpoint>, Vec<millpond_storage::checkpoint::InFlight>, Vec<(u32, SubtaskCheckpoint)>);
+
+/// The parts' state, what they found in flight, and what is told of them, with the number of the subtask in the job.
+fn split_parts(mut parts: Vec<Part>) -> SplitParts {
+    parts.sort_by_key(|part| part.id);
+    let (mut state, mut flights, mut subtasks) = (Vec::new(), Vec::new(), Vec::new());
+    for Part { id, part, delay } in parts {
+        let told = SubtaskCheckpoint {
+            fragment: id.fragment,
+            subtask: id.index,
+            is_unaligned: part.is_cut,
+            delay_us: delay.as_micros() as u64,
+            alignment_us: part.alignment.as_micros() as u64,
+            sync_us: part.sync.as_micros() as u64,
+            log_bytes: part.state.log_bytes(),
+            in_flight_bytes: 0,
+        };
+        subtasks.push((part.in_flight.subtask, told));
+        state.push(part.state);
+        flights.push(part.in_flight);
+    }
+    (state, flights, subtasks)
+}
+
+fn status(
+    job: u64,
+    report: CheckpointReport,
+    is_unaligned: bool,
+    (all, after_parts): (Duration, Duration),
+    subtasks: Vec<(u32, SubtaskCheckpoint)>,
+) -> CheckpointStatus {
+    let bytes = |number: &u32| report.bytes_in_flight.get(number).copied().unwrap_or(0);
+    CheckpointStatus {
+        job,
+        epoch: report.epoch,
+        duration_us: all.as_micros() as u64,
+        log_bytes: report.bytes_log,
+        materialized_bytes: report.bytes_materialized,
+        in_flight_bytes: is_unaligned.then(|| report.bytes_in_flight.values().sum()),
+        async_us: after_parts.as_micros() as u64,
+        subtasks: subtasks.into_iter().map(|(number, subtask)| SubtaskCheckpoint { in_flight_bytes: bytes(&number), ..subtask }).collect(),
+        error: None,
+    }
+}

@@ -1,0 +1,102 @@
+//! How far a scan is, by what its subtask has taken.
+//!
+//! A reader runs ahead of its subtask by what its channel holds. An unaligned checkpoint does not keep that: the reader can read it again. So
+//! every message of a scan's channel carries the position of the reader before and behind it, and the subtask knows where it stands itself,
+//! to the row.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{collection::CollectionPosition, source::SplitPosition};
+
+/// Where one reader, or one split of it, stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// A split of a source.
+    Split(Arc<str>, SplitPosition),
+    /// A collection, or constant rows.
+    Collection(CollectionPosition),
+}
+
+impl Position {
+    /// The position `rows` emitted rows behind this one.
+    fn behind(&self, rows: u64) -> Self {
+        match self {
+            Position::Split(split, position) => Position::Split(split.clone(), SplitPosition { skip: position.skip + rows, ..*position }),
+            Position::Collection(position) => {
+                Position::Collection(CollectionPosition { emitted: position.emitted + rows, ..position.clone() })
+            }
+        }
+    }
+}
+
+/// What a message says of its reader.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// A chunk: the position before and behind its rows.
+    Rows {
+        /// Before the first row.
+        before: Position,
+        /// Behind the last row.
+        after: Position,
+    },
+    /// A barrier: the positions of all splits.
+    Barrier(Vec<Position>),
+}
+
+impl Place {
+    /// The positions behind the message, or behind its first `taken` rows if it has more.
+    pub fn positions(&self, taken: Option<u64>) -> Vec<Position> {
+        match (self, taken) {
+            (Place::Rows { before, .. }, Some(rows)) => vec![before.behind(rows)],
+            (Place::Rows { after, .. }, None) => vec![after.clone()],
+            (Place::Barrier(positions), _) => positions.clone(),
+        }
+    }
+}
+
+/// Where the scans of one subtask stand. What is not in it stands where it did when the subtask was started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScanPlaces {
+    /// (source, split) -> position.
+    pub splits: BTreeMap<(u64, Arc<str>), SplitPosition>,
+    /// Scan node -> position.
+    pub collections: BTreeMap<usize, CollectionPosition>,
+}
+
+impl ScanPlaces {
+    /// Takes note of where a scan is now. `node` is its number in the graph, `source` the source it reads, if it reads one.
+    pub fn note(&mut self, node: usize, source: Option<u64>, positions: Vec<Position>) {
+        for position in positions {
+            match (position, source) {
+                (Position::Split(split, position), Some(source)) => {
+                    self.splits.insert((source, split), position);
+                }
+                (Position::Collection(position), _) => {
+                    self.collections.insert(node, position);
+                }
+                (Position::Split(..), None) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_may_be_taken_in_part() {
+        let at = |offset, skip| Position::Split("s".into(), SplitPosition { offset, watermark_us: 5, floor_us: i64::MIN, skip });
+        let place = Place::Rows { before: at(10, 3), after: at(50, 0) };
+        let mut places = ScanPlaces::default();
+        places.note(7, Some(1), place.positions(Some(4)));
+        assert_eq!(places.splits[&(1, "s".into())].skip, 7);
+        places.note(7, Some(1), place.positions(None));
+        assert_eq!(places.splits[&(1, "s".into())].offset, 50);
+        let start = CollectionPosition::start();
+        let after = CollectionPosition { emitted: 9, ..start.clone() };
+        let place = Place::Rows { before: Position::Collection(start), after: Position::Collection(after) };
+        places.note(7, None, place.positions(Some(2)));
+        assert_eq!(places.collections[&7].emitted, 2);
+    }
+}

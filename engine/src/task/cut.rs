@@ -1,0 +1,85 @@
+//! What a subtask gives to a checkpoint: at the checkpoint's barrier, or where it stands when the barrier waits no longer.
+
+use std::time::Duration;
+
+use millpond_storage::{
+    checkpoint::InFlight,
+    epoch::Epoch,
+    key_group::key_group_range,
+    state_table::{StateTable, TaskCheckpoint},
+};
+
+use super::subtask::{Running, TaskEvent};
+use crate::{error::Result, exchange::router::Router, scan::place::ScanPlaces};
+
+/// A subtask's part of a checkpoint.
+pub struct CheckpointPart {
+    /// The epoch that names the checkpoint.
+    pub checkpoint: Epoch,
+    /// The barrier overtook what the subtask had still to take; it had not closed the epoch.
+    pub is_cut: bool,
+    /// The last epoch it had closed.
+    pub closed: Epoch,
+    /// What changed in its state tables.
+    pub state: TaskCheckpoint,
+    /// What it had still to take, and what the root had collected; of use in an unaligned checkpoint only.
+    pub in_flight: InFlight,
+    /// Where its scans stand; of use in an unaligned checkpoint only.
+    pub places: ScanPlaces,
+    /// From the arrival of the first barrier to the snapshot.
+    pub alignment: Duration,
+    /// The snapshot.
+    pub sync: Duration,
+}
+
+impl Running {
+    /// Takes the subtask's state if a checkpoint waits no longer and all producers have given their parts. Answers whether it did.
+    pub(super) fn cut_if_due(&mut self) -> Result<bool> {
+        let checkpoint = self.task.switch.unaligned();
+        if checkpoint <= self.checkpointed || self.task.is_aligned || self.inputs.aligner.closed() >= checkpoint {
+            return Ok(false);
+        }
+        if !self.task.inbox.have_barrier(checkpoint, self.inputs.awaited()) {
+            return Ok(false);
+        }
+        let part = Box::new(self.part(checkpoint, true)?);
+        self.task.routers.iter().for_each(|router: &Router| router.overtake(checkpoint));
+        // A driver that is gone has cancelled the job; the subtask is about to be dropped.
+        let _ = self.task.events.send(TaskEvent::Cut { id: self.task.id, part });
+        Ok(true)
+    }
+
+    /// The part of a subtask that has just closed the checkpoint's epoch.
+    pub(super) fn part_at_barrier(&mut self, checkpoint: Epoch) -> Result<CheckpointPart> {
+        self.part(checkpoint, false)
+    }
+
+    fn part(&mut self, checkpoint: Epoch, is_cut: bool) -> Result<CheckpointPart> {
+        let began = self.clock.monotonic();
+        let closed = self.inputs.aligner.closed();
+        let in_flight = self.in_flight(checkpoint, closed);
+        for operator in &mut self.task.operators {
+            operator.snapshot(closed)?;
+        }
+        let mut tables: Vec<&mut dyn StateTable> = self.task.operators.iter_mut().flat_map(|operator| operator.tables()).collect();
+        let state = self.task.state.snapshot(&mut tables, checkpoint)?;
+        self.task.inbox.pass(checkpoint);
+        self.checkpointed = checkpoint;
+        let alignment = self.aligning_since.take().map_or(Duration::ZERO, |since| began.saturating_sub(since));
+        let sync = self.clock.monotonic().saturating_sub(began);
+        Ok(CheckpointPart { checkpoint, is_cut, closed, state, in_flight, places: self.places.clone(), alignment, sync })
+    }
+
+    /// What has not been taken of the channels that the barrier passes, and what the root has collected.
+    fn in_flight(&self, checkpoint: Epoch, closed: Epoch) -> InFlight {
+        let (number, parallelism) = self.task.number;
+        let key_groups = key_group_range(self.task.id.index, parallelism);
+        let unsealed = self.task.collector.as_ref().map(|collector| collector.unsealed(self.task.id.index, closed));
+        let mut in_flight = InFlight { subtask: number, segments: Vec::new(), unsealed: unsealed.unwrap_or_default() };
+        if self.task.is_aligned {
+            return in_flight;
+        }
+        in_flight.segments = self.inputs.segments(&key_groups, |channel| self.task.inbox.overtaken(checkpoint, channel));
+        in_flight
+    }
+}
