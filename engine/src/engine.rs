@@ -5,10 +5,7 @@ mod shared;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU64},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -203,7 +200,6 @@ impl Engine {
         // Held from before background work can fold it away; the driver knows later what it needs of it.
         let inputs = JobInputs::resolve(&spec, &self.shared.coordinator, &|id| self.shared.collection(id))?;
         let holds = inputs.collections.values().map(|collection| collection.hold_oldest()).collect();
-        let fingerprint = crate::graph_text::fingerprint(&spec.graph);
         let collection = match &spec.collection {
             Some(wanted) => Some(self.shared.open_job_collection(&spec, wanted)?),
             None => None,
@@ -215,19 +211,7 @@ impl Engine {
             let sink = sink_driver::run(handle.clone(), collection.hold_oldest(), factory.clone(), self.shared.coordinator.clone());
             self.shared.runtime.spawn(sink);
         }
-        let driver = Driver {
-            log_age_us: Arc::new(AtomicI64::new(spec.options.log_age_us())),
-            options: spec.options.clone(),
-            skip_bad_rows: Arc::default(),
-            spec,
-            handle: handle.clone(),
-            shared: self.shared.clone(),
-            collection,
-            commands: receiver,
-            fingerprint,
-            holds,
-            established: false,
-        };
+        let driver = Driver::new(spec, handle.clone(), self.shared.clone(), collection, receiver, holds);
         self.shared.runtime.spawn(driver.run());
         Ok(handle)
     }

@@ -288,7 +288,7 @@ pub(crate) fn keep_session_options(session: &Session, object: &mut Object) {
 /// # Errors
 /// 22023 for a value that means nothing, or a name that is no setting of a job.
 pub(crate) fn changed_options(state: &ServerState, object: &Object, names: &[String]) -> Result<JobOptions> {
-    let changeable = || JOB_OPTIONS.iter().filter(|name| **name != "background");
+    let changeable = || JOB_OPTIONS.iter().filter(|name| !matches!(**name, "background" | "state_backend"));
     if let Some(unknown) = names.iter().find(|name| changeable().all(|known| known != name)) {
         let known: Vec<&str> = changeable().copied().collect();
         return Err(SqlError::new("22023", format!("unrecognized parameter \"{unknown}\""))

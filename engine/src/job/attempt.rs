@@ -6,11 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millpond_storage::{checkpoint::Checkpointer, epoch::Epoch};
+use millpond_storage::{checkpoint::Checkpointer, epoch::Epoch, state_table::JobStore};
 
 use super::{
     checkpoint::CompleteCheckpoint,
     inputs::BARRIERS_IN_FLIGHT,
+    renewal::Renewal,
     running::{JobInputs, Running, ScanPositions, StoredSplit},
 };
 use crate::{
@@ -26,6 +27,7 @@ use crate::{
 pub(super) struct Attempt {
     pub(super) running: Running,
     pub(super) checkpointer: Arc<Checkpointer>,
+    pub(super) store: Arc<JobStore>,
     pub(super) inputs: JobInputs,
     pub(super) positions: ScanPositions,
     /// Where the scans stood when the attempt began.
@@ -44,19 +46,6 @@ pub(super) struct Attempt {
     /// Some fragment's state can be taken where it stands.
     pub(super) can_overtake: bool,
     pub(super) state_bytes: BTreeMap<SubtaskId, usize>,
-}
-
-/// How far the change to another attempt is that new settings need.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Renewal {
-    /// None is wanted.
-    None,
-    /// At the next checkpoint.
-    Wanted,
-    /// The checkpoint of this epoch is under way; nothing is read beyond it.
-    Begun(Epoch),
-    /// The checkpoint is complete.
-    Due,
 }
 
 pub(super) struct InFlight {

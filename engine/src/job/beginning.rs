@@ -1,15 +1,86 @@
 //! What an attempt at running a job begins from.
 
-use millpond_storage::checkpoint::{Checkpointer, Restored};
+use std::sync::{Arc, atomic::Ordering};
+
+use millpond_storage::{
+    checkpoint::{Checkpointer, Restored},
+    epoch::Epoch,
+    state_table::{JobStore, StateOrigin},
+};
 
 use super::{
+    checkpoint::{CUT_NOTE, FINISHED_NOTE, POSITIONS_NOTE},
     driver::{Driver, Ended},
-    running::JobInputs,
+    renewal::Succession,
+    running::{JobInputs, ScanPositions},
     status::JobCommand,
 };
-use crate::error::{EngineError, Result};
+use crate::{
+    error::{EngineError, Result},
+    task::restart::{CutNote, Restart},
+};
+
+/// Where an attempt starts.
+pub(super) struct Beginning {
+    pub(super) checkpointer: Arc<Checkpointer>,
+    pub(super) store: Arc<JobStore>,
+    pub(super) origin: StateOrigin,
+    pub(super) positions: ScanPositions,
+    /// The epoch of the checkpoint; `None` if there is none.
+    pub(super) injected: Option<Epoch>,
+    pub(super) restart: Restart,
+}
 
 impl Driver {
+    /// Finds where to start: at what the attempt before has left, at the newest checkpoint, or anew. `None` if the checkpoint says that the
+    /// job had finished.
+    pub(super) async fn begin(&mut self, inputs: &JobInputs) -> Result<Option<Beginning>> {
+        let fragments = self.spec.graph.fragments.len();
+        if let Some(Succession { epoch, positions, store, checkpointer }) = self.succession.take() {
+            let restart = Restart::aligned(fragments, epoch);
+            return Ok(Some(Beginning { checkpointer, store, origin: StateOrigin::Store, positions, injected: Some(epoch), restart }));
+        }
+        let checkpointer = self.shared.checkpointer(self.spec.id, self.fingerprint);
+        let restored = self.restore(&checkpointer).await?;
+        let open_store = |driver: &Self| driver.shared.open_job_store(driver.spec.id, driver.options.state_backend);
+        let Some(restored) = restored else {
+            self.handle.forget_restart();
+            // Contents at the newest epoch, and what comes after it, is what a new job reads.
+            self.holds = inputs.collections.values().map(|collection| collection.hold(collection.upper())).collect::<Result<_, _>>()?;
+            let closed = self.shared.coordinator.closed().epoch;
+            self.handle.resume_at(inputs.collections.values().map(|collection| collection.upper()).chain([closed]).min().unwrap_or(closed));
+            let (positions, restart) = (ScanPositions::default(), Restart::aligned(fragments, Epoch(0)));
+            let store = open_store(self)?;
+            return Ok(Some(Beginning { checkpointer, store, origin: StateOrigin::Empty, positions, injected: None, restart }));
+        };
+        let note = restored.notes().get(POSITIONS_NOTE).map_or("{}", String::as_str);
+        let positions = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("scan positions: {e}")))?;
+        let (restart, consumed) = self.restart_from(&checkpointer, &restored).await?;
+        self.handle.sealed.store(restart.root_closed().0, Ordering::Release);
+        self.established = true;
+        if restored.notes().contains_key(FINISHED_NOTE) {
+            return Ok(None);
+        }
+        self.hold_from(inputs, consumed)?;
+        let store = open_store(self)?;
+        let origin = StateOrigin::Checkpoint(checkpointer.load_into(&restored, &store).await?);
+        Ok(Some(Beginning { checkpointer, store, origin, positions, injected: Some(restored.epoch()), restart }))
+    }
+
+
+    /// Where the subtasks start, and the epoch up to which the inputs have been consumed.
+    async fn restart_from(&self, checkpointer: &Checkpointer, restored: &Restored) -> Result<(Restart, Epoch)> {
+        let fragments = self.spec.graph.fragments.len();
+        if !restored.is_unaligned() {
+            return Ok((Restart::aligned(fragments, restored.epoch()), restored.epoch()));
+        }
+        let note = restored.notes().get(CUT_NOTE).map_or("", String::as_str);
+        let note: CutNote = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("epochs of a checkpoint: {e}")))?;
+        let consumed = note.consumed();
+        let flights = checkpointer.load_in_flight(restored).await?;
+        Ok((Restart::unaligned(fragments, note, flights)?, consumed))
+    }
+
     /// The newest checkpoint. A job whose collection was never shown has none to go on from: its creation was cut short, and it begins anew.
     pub(super) async fn restore(&mut self, checkpointer: &Checkpointer) -> Result<Option<Restored>> {
         // Also one whose checkpoint cannot be reached yet.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -15,8 +15,9 @@ use millpond_storage::{
 };
 
 use super::{
-    attempt::{Attempt, Part, Renewal},
+    attempt::{Attempt, Part},
     driver::Driver,
+    renewal::Renewal,
     running::ScanPositions,
     status::{CheckpointStatus, JobState, SubtaskCheckpoint},
 };
@@ -40,6 +41,8 @@ pub(super) struct CompleteCheckpoint {
     status: CheckpointStatus,
     /// Nothing of the inputs is needed up to this epoch.
     consumed: Epoch,
+    /// No materialization is asked for that the subtasks have still to make room for.
+    is_swept: bool,
 }
 
 impl Driver {
@@ -77,6 +80,7 @@ impl Driver {
         let (state, flights, subtasks) = split_parts(parts);
         let manifest = ManifestInput { epoch: barrier.epoch, parts: state, in_flight: cut.map(|_| flights), upstream: named, notes };
         let (own, checkpointer, job) = (self.collection.clone(), attempt.checkpointer.clone(), self.spec.id);
+        let (asks_for_image, store) = (attempt.renewal.on_begun_checkpoint(attempt.ready), attempt.store.clone());
         let previous = attempt.checkpoint_running.take();
         let began = Instant::now();
         attempt.checkpoint_running = Some(self.shared.runtime.spawn(async move {
@@ -90,29 +94,31 @@ impl Driver {
             }
             let is_unaligned = manifest.in_flight.is_some();
             let report = checkpointer.complete(manifest).await?;
+            if asks_for_image {
+                checkpointer.request_image(&store).await;
+            }
+            let is_swept = checkpointer.is_image_taken().await;
             let durations = (injected_at.elapsed(), began.elapsed());
-            Ok(CompleteCheckpoint { status: status(job, report, is_unaligned, durations, subtasks), consumed })
+            Ok(CompleteCheckpoint { status: status(job, report, is_unaligned, durations, subtasks), consumed, is_swept })
         }));
         Ok(())
     }
 
     /// Answers whether the job has finished.
     pub(super) fn on_checkpoint(&mut self, attempt: &mut Attempt, done: Result<CompleteCheckpoint>) -> Result<bool> {
-        let CompleteCheckpoint { status, consumed } = match done {
+        let CompleteCheckpoint { status, consumed, is_swept } = match done {
             Ok(complete) => complete,
             Err(error) => return self.on_failed_checkpoint(attempt, error).map(|()| false),
         };
-        let epoch = status.epoch;
-        if status.in_flight_bytes.is_none() {
+        let (epoch, is_unaligned) = (status.epoch, status.in_flight_bytes.is_some());
+        if !is_unaligned {
             // What had been read ahead of an unaligned one is read again.
-            self.skip_bad_rows.store(false, Ordering::Relaxed);
+            self.orders.set_skip_bad_rows(false);
         }
         self.handle.remember_checkpoint(status);
         self.hold_from(&attempt.inputs, consumed)?;
         self.established = true;
-        if attempt.renewal == Renewal::Begun(epoch) {
-            attempt.renewal = Renewal::Due;
-        }
+        attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch, is_swept, is_unaligned);
         if !attempt.ready && attempt.publishable_at(epoch) {
             attempt.ready = true;
             if let Some(collection) = &self.collection {
@@ -137,13 +143,12 @@ impl Driver {
             subtasks: Vec::new(),
             error: Some(error.to_string()),
         });
+        // After the last checkpoint of an attempt its subtasks have ended.
+        let goes_on = !attempt.final_injected && !matches!(attempt.renewal, Renewal::Begun(_));
         match error {
-            EngineError::Storage(StorageError::Io { .. } | StorageError::ObjectStore { .. }) if !attempt.final_injected => {
+            EngineError::Storage(StorageError::Io { .. } | StorageError::ObjectStore { .. }) if goes_on => {
                 tracing::warn!(job = %self.spec.name, %error, "checkpoint failed");
                 attempt.checkpoint_wanted = true;
-                if matches!(attempt.renewal, Renewal::Begun(_)) {
-                    attempt.renewal = Renewal::Wanted;
-                }
                 attempt.no_checkpoint_before = Instant::now() + CHECKPOINT_RETRY;
                 Ok(())
             }

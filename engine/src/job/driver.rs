@@ -2,52 +2,42 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use millpond_storage::{
-    checkpoint::{Checkpointer, Restored},
     collection::{Collection, Hold},
     epoch::Epoch,
     error::StorageError,
-    state_table::StateOrigin,
 };
 use tokio::sync::mpsc;
 
 use super::{
-    attempt::{Attempt, InFlight, Part, Renewal, on_task_end, wait_checkpoint, wait_switch},
-    checkpoint::{CUT_NOTE, FINISHED_NOTE, POSITIONS_NOTE},
-    failure::{failure, is_final, may_pass},
+    attempt::{Attempt, InFlight, Part, on_task_end, wait_checkpoint, wait_switch},
+    beginning::Beginning,
     inputs::next_epoch,
     recovery::{RecoveryCause, RecoveryStep},
-    running::{JobInputs, Running, ScanPositions, Spawn},
+    renewal::{Renewal, Succession},
+    running::{JobInputs, Running, Spawn},
     spec::{JobOptions, JobSpec},
     status::{JobCommand, JobHandle, JobState},
 };
 use crate::{
     coordinator::ClosedEpoch,
     engine::Shared,
-    error::{EngineError, Result},
+    error::Result,
     message::{Barrier, BarrierKind},
     task::{
         build::fragment_parallelism,
-        restart::{CutNote, Restart},
+        orders::Orders,
+        restart::Restart,
         subtask::{SubtaskId, TaskEvent},
     },
 };
 
 /// How long the subtasks of an attempt have to end.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
-/// Pause before the first restart; doubled for each further one.
-const FIRST_BACKOFF: Duration = Duration::from_millis(100);
-/// Longest pause before a restart.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
-/// Failures at the same epoch after which a job is parked.
-const FAILURES_TO_PARK: u32 = 3;
 /// A job that is not further behind than so many epochs keeps up.
 const KEEPS_UP_EPOCHS: u64 = 8;
 
@@ -71,10 +61,10 @@ pub struct Driver {
     pub established: bool,
     /// Settings in effect.
     pub options: JobOptions,
-    /// Age at which changes of state are logged, in microseconds: follows from the checkpoint interval.
-    pub log_age_us: Arc<AtomicI64>,
-    /// Bad rows are diverted whatever the sources say, as `RESUME SKIP` asks, until the next checkpoint.
-    pub skip_bad_rows: Arc<AtomicBool>,
+    /// What subtasks and readers are told.
+    pub orders: Arc<Orders>,
+    /// What the attempt before has left, if it ended in order.
+    pub(super) succession: Option<Succession>,
 }
 
 /// How an attempt ended without a failure.
@@ -85,138 +75,13 @@ pub(super) enum Ended {
     Renewed,
 }
 
-/// What follows from a command that reaches a driver between two attempts.
-#[derive(PartialEq, Eq)]
-enum Next {
-    Stop,
-    Resume,
-    Wait,
-}
-
 impl Driver {
-    /// Runs the job.
-    pub async fn run(mut self) {
-        let mut failures = (Epoch(0), 0);
-        let mut backoff = FIRST_BACKOFF;
-        self.begin_recovery(RecoveryCause::Restart, None);
-        self.handle.reach(RecoveryStep::Cancelled);
-        loop {
-            let before = self.handle.sealed();
-            let error = match self.attempt().await {
-                Ok(Ended::Stopped) => return,
-                Ok(Ended::Renewed) => continue,
-                Ok(Ended::Finished) => {
-                    self.holds.clear();
-                    self.handle.resume_never();
-                    self.set_state(JobState::Finished);
-                    return self.follow_closed().await;
-                }
-                Err(error) => error,
-            };
-            let at = self.handle.sealed();
-            failures = if failures.0 == at { (at, failures.1 + 1) } else { (at, 1) };
-            if at > before {
-                backoff = FIRST_BACKOFF;
-            }
-            tracing::warn!(job = %self.spec.name, %error, epoch = %at, failures = failures.1, "job failed");
-            *self.handle.error.lock() = Some(error.to_string());
-            let is_patient = self.established && may_pass(&error);
-            if is_final(&error) || (failures.1 >= FAILURES_TO_PARK && !is_patient) {
-                if !self.park(&error).await {
-                    return;
-                }
-                (failures, backoff) = ((Epoch(0), 0), FIRST_BACKOFF);
-                continue;
-            }
-            self.handle.restarts.fetch_add(1, Ordering::Relaxed);
-            self.set_state(JobState::CatchingUp);
-            if !self.pause(backoff).await {
-                return;
-            }
-            backoff = (backoff * 2).min(LONGEST_BACKOFF);
-        }
-    }
-
-    fn begin_recovery(&self, cause: RecoveryCause, error: Option<String>) {
-        self.handle.begin_recovery(cause, error, self.shared.coordinator.clock().wall_micros());
-    }
-
-    /// The job does not go on by itself. What it has not consumed is kept, for it may be mended, until it is dropped or that takes too much.
-    /// Answers whether it is to go on.
-    async fn park(&mut self, error: &EngineError) -> bool {
-        *self.handle.failure.lock() = Some(failure(error));
-        self.set_state(JobState::Failed);
-        loop {
-            let command = self.commands.recv().await;
-            match self.between_attempts(command) {
-                Next::Stop => return false,
-                Next::Wait => {}
-                Next::Resume => {
-                    self.begin_recovery(RecoveryCause::Resume, None);
-                    self.handle.reach(RecoveryStep::Cancelled);
-                    self.handle.restarts.fetch_add(1, Ordering::Relaxed);
-                    *self.handle.failure.lock() = None;
-                    self.set_state(if self.established { JobState::CatchingUp } else { JobState::Backfilling });
-                    return true;
-                }
-            }
-        }
-    }
-
-    /// Waits before another attempt; answers whether there is to be one.
-    async fn pause(&mut self, time: Duration) -> bool {
-        let until = tokio::time::Instant::now() + time;
-        loop {
-            let command = tokio::select! {
-                () = tokio::time::sleep_until(until) => return true,
-                command = self.commands.recv() => command,
-            };
-            if self.between_attempts(command) == Next::Stop {
-                return false;
-            }
-        }
-    }
-
-    fn between_attempts(&mut self, command: Option<JobCommand>) -> Next {
-        match command {
-            None | Some(JobCommand::Stop) => return Next::Stop,
-            Some(JobCommand::Resume { skip }) => {
-                self.skip_bad_rows.store(skip, Ordering::Relaxed);
-                return Next::Resume;
-            }
-            Some(JobCommand::Reconfigure(options)) => self.set_options(options),
-            Some(JobCommand::Checkpoint) => {}
-            Some(JobCommand::LetGo) if self.handle.state() == JobState::Failed => {
-                self.holds.clear();
-                self.handle.resume_never();
-                tracing::warn!(job = %self.spec.name, "a failed job has fallen behind: what it has not read is not kept any more");
-            }
-            Some(JobCommand::LetGo) => {}
-        }
-        Next::Wait
-    }
-
     pub(super) fn set_state(&self, state: JobState) {
         self.handle.state.send_replace(state);
         self.shared.coordinator.announce();
     }
 
-    /// A finished job's contents are those of every later epoch.
-    async fn follow_closed(&mut self) {
-        let mut pulse = self.shared.coordinator.pulse();
-        loop {
-            let closed = self.shared.coordinator.closed();
-            if self.handle.sealed() < closed.epoch {
-                self.advance_collection(closed);
-            }
-            tokio::select! {
-                changed = pulse.changed() => if changed.is_err() { return },
-                command = self.commands.recv() => if self.between_attempts(command) == Next::Stop { return },
-            }
-        }
-    }
-
-    fn advance_collection(&self, to: ClosedEpoch) {
+    pub(super) fn advance_collection(&self, to: ClosedEpoch) {
         if let Some(collection) = &self.collection {
             collection.advance(to.epoch);
         }
@@ -225,8 +90,23 @@ impl Driver {
         self.shared.coordinator.announce();
     }
 
+    /// A driver of a job that has not been started yet.
+    pub(crate) fn new(
+        spec: Arc<JobSpec>,
+        handle: Arc<JobHandle>,
+        shared: Arc<Shared>,
+        collection: Option<Arc<Collection>>,
+        commands: mpsc::UnboundedReceiver<JobCommand>,
+        holds: Vec<Hold>,
+    ) -> Self {
+        let (options, orders) = (spec.options.clone(), Arc::new(Orders::default()));
+        orders.set_log_age_us(options.log_age_us());
+        let fingerprint = crate::graph_text::fingerprint(&spec.graph);
+        Self { spec, handle, shared, collection, commands, fingerprint, holds, established: false, options, orders, succession: None }
+    }
+
     /// One attempt: from the newest checkpoint until the end or a failure.
-    async fn attempt(&mut self) -> Result<Ended> {
+    pub(super) async fn attempt(&mut self) -> Result<Ended> {
         self.shared.stops.known().await;
         if let Some(ended) = self.wait_for_inputs().await? {
             return Ok(ended);
@@ -241,6 +121,9 @@ impl Driver {
             tracing::warn!(job = %self.spec.name, "a subtask does not end");
         }
         self.handle.reach(RecoveryStep::Cancelled);
+        if matches!(ended, Ok(Ended::Renewed)) {
+            self.succeed(&attempt).await;
+        }
         ended
     }
 
@@ -273,7 +156,7 @@ impl Driver {
                     if self.on_checkpoint(attempt, done)? {
                         return Ok(Ended::Finished);
                     }
-                    if attempt.renewal == Renewal::Due {
+                    if matches!(attempt.renewal, Renewal::Due { .. }) {
                         return Ok(Ended::Renewed);
                     }
                 }
@@ -284,63 +167,24 @@ impl Driver {
         }
     }
 
-    /// Takes new settings. Those that shape an attempt need another one, which goes on from the next checkpoint.
-    fn reconfigure(&mut self, attempt: &mut Attempt, options: JobOptions) {
-        let shapes = |options: &JobOptions| (options.parallelism, options.state_backend);
-        if shapes(&options) != shapes(&self.options) {
-            attempt.renewal = Renewal::Wanted;
-            attempt.checkpoint_wanted = true;
-        }
-        self.set_options(options);
-    }
-
-    pub(super) fn set_options(&mut self, options: JobOptions) {
-        self.log_age_us.store(options.log_age_us(), Ordering::Relaxed);
-        self.options = options;
-    }
-
     /// Restores and spawns. `None` if the checkpoint says that the job had finished.
     async fn start(&mut self) -> Result<Option<Attempt>> {
-        let checkpointer = self.shared.checkpointer(self.spec.id, self.fingerprint);
-        let restored = self.restore(&checkpointer).await?;
         let inputs = JobInputs::resolve(&self.spec, &self.shared.coordinator, &|id| self.shared.collection(id))?;
-        let mut positions = ScanPositions::default();
-        let mut injected = Epoch(0);
-        let mut restart = Restart::aligned(self.spec.graph.fragments.len(), injected);
-        if let Some(restored) = &restored {
-            injected = restored.epoch();
-            let note = restored.notes().get(POSITIONS_NOTE).map_or("{}", String::as_str);
-            positions = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("scan positions: {e}")))?;
-            let consumed;
-            (restart, consumed) = self.restart_from(&checkpointer, restored).await?;
-            self.handle.sealed.store(restart.root_closed().0, Ordering::Release);
-            self.established = true;
-            if restored.notes().contains_key(FINISHED_NOTE) {
-                return Ok(None);
-            }
-            self.hold_from(&inputs, consumed)?;
-        } else {
-            self.handle.forget_restart();
-            // Contents at the newest epoch, and what comes after it, is what a new job reads.
-            self.holds = inputs.collections.values().map(|collection| collection.hold(collection.upper())).collect::<Result<_, _>>()?;
-            let closed = self.shared.coordinator.closed().epoch;
-            self.handle.resume_at(inputs.collections.values().map(|collection| collection.upper()).chain([closed]).min().unwrap_or(closed));
-        }
-        let store = self.shared.open_job_store(self.spec.id, self.options.state_backend)?;
-        let origin = match &restored {
-            Some(restored) => StateOrigin::Checkpoint(checkpointer.load_into(restored, &store).await?),
-            None => StateOrigin::Empty,
+        self.orders.hand_over_at(Epoch(0));
+        let Some(Beginning { checkpointer, store, origin, positions, injected, restart }) = self.begin(&inputs).await? else {
+            return Ok(None);
         };
+        let ready = injected.is_some();
+        let injected = injected.unwrap_or_default();
         let in_flight = self.passed_again(&restart);
         let spawn = Spawn {
             spec: &self.spec,
             parallelism: self.options.parallelism,
-            log_age_us: self.log_age_us.clone(),
-            skip_bad_rows: self.skip_bad_rows.clone(),
+            orders: self.orders.clone(),
             inputs: &inputs,
             positions: &positions,
             restart,
-            store,
+            store: store.clone(),
             origin,
             side: self.shared.side_output(self.spec.id),
             budget: self.shared.memory.clone(),
@@ -350,13 +194,13 @@ impl Driver {
         self.handle.recover_from(injected);
         self.handle.reach(RecoveryStep::Restored);
         in_flight.iter().for_each(|flight| running.inject(flight.barrier, &inputs));
-        let ready = restored.is_some();
         self.set_state(if ready { JobState::CatchingUp } else { JobState::Backfilling });
         let expected = inputs.collections.values().map(|c| c.row_estimate()).sum();
         self.handle.backfill_expected.store(expected, Ordering::Relaxed);
         Ok(Some(Attempt {
             running,
             checkpointer,
+            store,
             inputs,
             positions_at_start: positions.clone(),
             positions,
@@ -374,19 +218,6 @@ impl Driver {
             can_overtake: self.spec.graph.aligned_fragments().contains(&false),
             state_bytes: BTreeMap::new(),
         }))
-    }
-
-    /// Where the subtasks start, and the epoch up to which the inputs have been consumed.
-    async fn restart_from(&self, checkpointer: &Checkpointer, restored: &Restored) -> Result<(Restart, Epoch)> {
-        let fragments = self.spec.graph.fragments.len();
-        if !restored.is_unaligned() {
-            return Ok((Restart::aligned(fragments, restored.epoch()), restored.epoch()));
-        }
-        let note = restored.notes().get(CUT_NOTE).map_or("", String::as_str);
-        let note: CutNote = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("epochs of a checkpoint: {e}")))?;
-        let consumed = note.consumed();
-        let flights = checkpointer.load_in_flight(restored).await?;
-        Ok((Restart::unaligned(fragments, note, flights)?, consumed))
     }
 
     /// The barriers that were in flight when the checkpoint was taken: the subtasks that have not closed their epochs will.
@@ -417,7 +248,7 @@ impl Driver {
     /// Injects the next barrier, if there is an epoch to close and room in flight.
     fn inject(&self, attempt: &mut Attempt) -> Result<()> {
         let full = attempt.is_full(self.options.checkpoint_interval);
-        if attempt.final_injected || full || matches!(attempt.renewal, Renewal::Begun(_) | Renewal::Due) {
+        if attempt.final_injected || full || attempt.renewal.holds_back() {
             return Ok(());
         }
         let closed = self.shared.coordinator.closed();
@@ -480,15 +311,14 @@ impl Driver {
     }
 
     fn send_barrier(&self, attempt: &mut Attempt, barrier: Barrier) {
+        if barrier.kind == BarrierKind::Checkpoint {
+            self.renew_at(attempt, barrier.epoch);
+        }
         attempt.running.inject(barrier, &attempt.inputs);
         attempt.injected = barrier.epoch;
         if barrier.kind.is_checkpoint() {
             attempt.checkpoint_wanted = false;
             attempt.last_checkpoint = Instant::now();
-            if attempt.renewal == Renewal::Wanted && attempt.ready {
-                self.begin_recovery(RecoveryCause::Alter, None);
-                attempt.renewal = Renewal::Begun(barrier.epoch);
-            }
         }
         attempt.final_injected = barrier.kind == BarrierKind::Final;
         let mut flight = InFlight { roots_left: attempt.running.roots, ..InFlight::new(barrier, attempt.running.subtasks) };

@@ -2,10 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI64},
-    },
+    sync::Arc,
 };
 
 use millpond_storage::{collection::Collection, epoch::Epoch, state_table::StateOrigin};
@@ -28,6 +25,7 @@ use crate::{
     },
     task::{
         build::{BuildContext, Built, ScanChannel, build},
+        orders::Orders,
         restart::Restart,
         subtask::TaskEvent,
     },
@@ -128,10 +126,8 @@ pub struct Spawn<'a> {
     pub spec: &'a JobSpec,
     /// Subtasks of a parallel fragment.
     pub parallelism: usize,
-    /// See [`crate::task::subtask::Subtask::log_age_us`].
-    pub log_age_us: Arc<AtomicI64>,
-    /// See [`SourceReader::skip_bad_rows`].
-    pub skip_bad_rows: Arc<AtomicBool>,
+    /// What subtasks and readers are told.
+    pub orders: Arc<Orders>,
     /// What it reads.
     pub inputs: &'a JobInputs,
     /// Where its scans start.
@@ -205,7 +201,7 @@ impl Running {
             budget: spawn.budget.clone(),
             side: spawn.side.clone(),
             collector: collector.clone(),
-            log_age_us: spawn.log_age_us.clone(),
+            orders: spawn.orders.clone(),
             rows_in: handle.rows_in.clone(),
             events,
         };
@@ -248,7 +244,7 @@ impl Running {
                     output: scan.output,
                     commands,
                     side: spawn.side.clone(),
-                    skip_bad_rows: spawn.skip_bad_rows.clone(),
+                    orders: spawn.orders.clone(),
                 };
                 self.tasks.spawn_on(reader.run(), spawn.runtime);
                 self.source_commands.push(SourceCommands { source, closed: scan.closed, orders: sender });

@@ -6,10 +6,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -34,6 +31,7 @@ use crate::{
     message::{Barrier, BarrierKind, Message, Watermark},
     operator::SideOutput,
     source::{LateRows, Offset, ReadOutcome, Split, SplitReader},
+    task::orders::Orders,
 };
 
 /// Pause of a reader that meets a tick which is being decided.
@@ -101,8 +99,8 @@ pub struct SourceReader {
     pub commands: mpsc::UnboundedReceiver<SourceOrder>,
     /// Late and bad rows.
     pub side: Arc<dyn SideOutput>,
-    /// Divert bad rows even if the source says that they fail the job.
-    pub skip_bad_rows: Arc<AtomicBool>,
+    /// What the driver says besides.
+    pub orders: Arc<Orders>,
 }
 
 struct OpenSplit {
@@ -296,7 +294,7 @@ impl SourceReader {
         let held = split.held.take().expect("the caller has looked");
         let operator = format!("source {}", self.source.name);
         for bad in &held.bad {
-            if self.source.fail_on_bad_rows && !self.skip_bad_rows.load(Ordering::Relaxed) {
+            if self.source.fail_on_bad_rows && !self.orders.skip_bad_rows() {
                 return Err(bad.refusal(&self.source.name, &split.split.id));
             }
             self.side.bad_row(&operator, bad.text.clone(), bad.reason.clone());

@@ -14,6 +14,7 @@ use millpond_storage::{
 use tokio::sync::mpsc;
 
 use super::{
+    orders::Orders,
     restart::{Rest, Restart},
     subtask::{ChannelPlan, Feed, Subtask, SubtaskId, Target, TaskEvent},
 };
@@ -48,8 +49,8 @@ pub struct BuildContext {
     pub side: Arc<dyn SideOutput>,
     /// Receives the root's output.
     pub collector: Arc<Collector>,
-    /// See [`Subtask::log_age_us`].
-    pub log_age_us: Arc<AtomicI64>,
+    /// What the driver says beside messages.
+    pub orders: Arc<Orders>,
     /// Counts rows.
     pub rows_in: Arc<AtomicU64>,
     /// Reports.
@@ -281,7 +282,7 @@ fn build_subtask(
         switch: context.switch.clone(),
         collector: is_root.then(|| context.collector.clone()),
         epoch_time_us,
-        log_age_us: context.log_age_us.clone(),
+        orders: context.orders.clone(),
         // A row is counted where it enters the job.
         rows_in: if fragment.nodes.iter().any(|node| is_scan(&node.spec)) { context.rows_in.clone() } else { Arc::default() },
         events: context.events.clone(),

@@ -7,6 +7,7 @@ pub mod align;
 pub mod build;
 pub mod cut;
 mod inputs;
+pub mod orders;
 mod pace;
 pub mod restart;
 #[cfg(test)]

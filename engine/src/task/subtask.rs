@@ -15,10 +15,10 @@ use std::{
     time::Duration,
 };
 
-use millpond_storage::{env::Clock, epoch::Epoch, state_table::TaskState};
+use millpond_storage::{env::Clock, epoch::Epoch, state_table::{StateTable, TaskState}};
 use tokio::sync::mpsc;
 
-use super::{cut::CheckpointPart, inputs::Inputs, pace::Pace};
+use super::{cut::CheckpointPart, inputs::Inputs, orders::Orders, pace::Pace};
 use crate::{
     chunk::{CHUNK_ROWS, Chunk},
     error::Result,
@@ -148,8 +148,8 @@ pub struct Subtask {
     pub collector: Option<Arc<Collector>>,
     /// Time of the open epoch, shared with the operators.
     pub epoch_time_us: Arc<AtomicI64>,
-    /// Age in microseconds at which a change of state goes to the changelog without waiting for a checkpoint.
-    pub log_age_us: Arc<AtomicI64>,
+    /// What the driver says beside messages.
+    pub orders: Arc<Orders>,
     /// Rows taken from channels, shown in SQL.
     pub rows_in: Arc<AtomicU64>,
     /// To the driver.
@@ -350,15 +350,25 @@ impl Running {
         let part = if wanted {
             Some(Box::new(self.part_at_barrier(barrier.epoch)?))
         } else {
-            let age_us = self.task.log_age_us.load(Ordering::Relaxed);
+            let age_us = self.task.orders.log_age_us();
             let tables = self.task.operators.iter_mut().flat_map(|operator| operator.tables());
             tables.for_each(|table| table.log_aged(barrier.time_us, age_us));
             None
         };
-        self.relieve()?;
+        let hands_over = wanted && self.task.orders.hands_over_at(barrier.epoch);
+        if hands_over {
+            let mut tables: Vec<&mut dyn StateTable> = self.task.operators.iter_mut().flat_map(|operator| operator.tables()).collect();
+            self.task.state.hand_over(&mut tables)?;
+        } else {
+            self.relieve()?;
+        }
         let state_bytes = self.task.operators.iter_mut().flat_map(|operator| operator.tables()).map(|table| table.memory_bytes()).sum();
         // A driver that is gone has cancelled the job; the subtask is about to be dropped.
         let _ = self.task.events.send(TaskEvent::Barrier { id: self.task.id, barrier, part, state_bytes });
+        if hands_over {
+            // It is cancelled with the attempt. Until then its channels stay open, for those who would miss them.
+            std::future::pending::<()>().await;
+        }
         Ok(())
     }
 

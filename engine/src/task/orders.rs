@@ -1,0 +1,45 @@
+//! What a driver tells its subtasks and readers beside messages.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use millpond_storage::epoch::Epoch;
+
+/// Orders that are looked at when they matter. One of these serves all attempts of a job.
+#[derive(Debug, Default)]
+pub struct Orders {
+    log_age_us: AtomicI64,
+    skip_bad_rows: AtomicBool,
+    hand_over_at: AtomicU64,
+}
+
+impl Orders {
+    /// Age in microseconds at which a change of state goes to the changelog without waiting for a checkpoint.
+    pub fn log_age_us(&self) -> i64 {
+        self.log_age_us.load(Ordering::Relaxed)
+    }
+
+    /// See [`Self::log_age_us`].
+    pub fn set_log_age_us(&self, age_us: i64) {
+        self.log_age_us.store(age_us, Ordering::Relaxed);
+    }
+
+    /// Divert bad rows whatever their source says of them.
+    pub fn skip_bad_rows(&self) -> bool {
+        self.skip_bad_rows.load(Ordering::Relaxed)
+    }
+
+    /// See [`Self::skip_bad_rows`].
+    pub fn set_skip_bad_rows(&self, skip: bool) {
+        self.skip_bad_rows.store(skip, Ordering::Relaxed);
+    }
+
+    /// Whether the checkpoint of an epoch is the attempt's last: then a subtask leaves its state in the store for those of the next attempt.
+    pub fn hands_over_at(&self, epoch: Epoch) -> bool {
+        self.hand_over_at.load(Ordering::Acquire) == epoch.0
+    }
+
+    /// See [`Self::hands_over_at`]; epoch 0 is none. To be set before the barrier is sent.
+    pub fn hand_over_at(&self, epoch: Epoch) {
+        self.hand_over_at.store(epoch.0, Ordering::Release);
+    }
+}
