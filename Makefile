@@ -14,8 +14,8 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/millpond-target
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 BINARY := $(CARGO_TARGET_DIR)/release/millpond
 
-# What Debian must have: RocksDB is compiled with clang's headers, mold links, the tests compare with a real PostgreSQL.
-PACKAGES := build-essential ca-certificates ccache clang cmake curl libclang-dev mold pkg-config postgresql postgresql-client
+# What Debian must have: RocksDB is compiled with clang's headers, mold links, the tests compare with a real PostgreSQL and use an S3 server in Python.
+PACKAGES := build-essential ca-certificates ccache clang cmake curl libclang-dev mold pkg-config postgresql postgresql-client python3-venv
 
 help:
 	@sed -n 's/^# //p' Makefile | head -4
@@ -48,7 +48,8 @@ run: build
 UNOPTIMISED := $(foreach crate,storage engine planner server sql-tests,--config 'profile.release.package.millpond-$(crate).opt-level=0')
 
 test: toolchain
-	@cargo fmt --all --check
+	@sql-tests/object_server/install >/dev/null
+	cargo fmt --all --check
 	cargo clippy --release --locked $(UNOPTIMISED) --workspace --all-targets -- -D warnings
 	cargo test --release --locked $(UNOPTIMISED) --workspace
 

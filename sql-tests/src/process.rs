@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::wire_client::{ClientError, WireClient};
@@ -14,37 +14,48 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// What its log says when it is.
 const READY: &str = "psql postgresql://millpond@";
 
-/// The process, and where it says its address.
-fn spawn(binary: &Path, directory: &Path, arguments: &[&str]) -> (Child, mpsc::Receiver<SocketAddr>) {
+/// The process, its log, and where it says its address.
+struct Spawned {
+    child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+    ready: mpsc::Receiver<SocketAddr>,
+}
+
+fn spawn(binary: &Path, directory: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Spawned {
     let mut child = Command::new(binary)
         .arg("--data-dir")
         .arg(directory)
         .args(["--listen", "127.0.0.1:0", "--http", "off"])
         .args(arguments)
         .env("NO_COLOR", "1")
+        .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the server's binary can be run");
-    let log = BufReader::new(child.stderr.take().expect("piped"));
-    let (sender, receiver) = mpsc::channel();
+    let said = BufReader::new(child.stderr.take().expect("piped"));
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&log);
+    let (sender, ready) = mpsc::channel();
     std::thread::spawn(move || {
-        for line in log.lines().map_while(Result::ok) {
+        for line in said.lines().map_while(Result::ok) {
             eprintln!("{line}");
             if let Some((_, rest)) = line.split_once(READY) {
                 let address = rest.split('/').next().unwrap_or_default().parse::<SocketAddr>();
                 // The test may have given up waiting.
                 let _ = address.map(|address| sender.send(address));
             }
+            kept.lock().expect("no panics").push(line);
         }
     });
-    (child, receiver)
+    Spawned { child, log, ready }
 }
 
 /// A child process; killed when dropped.
 pub struct ServerProcess {
     child: Child,
     address: SocketAddr,
+    log: Arc<Mutex<Vec<String>>>,
 }
 
 impl ServerProcess {
@@ -53,9 +64,17 @@ impl ServerProcess {
     /// # Panics
     /// When it ends or says nothing instead.
     pub fn start(binary: &Path, directory: &Path, arguments: &[&str]) -> Self {
-        let (mut child, ready) = spawn(binary, directory, arguments);
+        Self::start_with(binary, directory, arguments, &[])
+    }
+
+    /// The same with variables in its environment.
+    ///
+    /// # Panics
+    /// When it ends or says nothing instead.
+    pub fn start_with(binary: &Path, directory: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let Spawned { mut child, log, ready } = spawn(binary, directory, arguments, environment);
         match ready.recv_timeout(START_TIMEOUT) {
-            Ok(address) => Self { child, address },
+            Ok(address) => Self { child, address, log },
             Err(_) => {
                 let _ = child.kill();
                 panic!("the server did not start: {:?}", child.wait());
@@ -68,7 +87,7 @@ impl ServerProcess {
     /// # Panics
     /// When it ends by itself.
     pub fn start_and_kill(binary: &Path, directory: &Path, arguments: &[&str], after: Duration) {
-        let (mut child, ready) = spawn(binary, directory, arguments);
+        let Spawned { mut child, ready, .. } = spawn(binary, directory, arguments, &[]);
         if let Err(mpsc::RecvTimeoutError::Disconnected) = ready.recv_timeout(after) {
             panic!("the server did not start: {:?}", child.wait());
         }
@@ -79,6 +98,19 @@ impl ServerProcess {
     /// Where clients connect.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Its number.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The lines of its log so far.
+    ///
+    /// # Panics
+    /// When the thread that reads it has.
+    pub fn log(&self) -> Vec<String> {
+        self.log.lock().expect("no panics").clone()
     }
 
     /// A new session, or why not.

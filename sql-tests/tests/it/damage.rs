@@ -68,7 +68,7 @@ fn a_damaged_log_is_named_and_a_torn_one_is_cut() {
         let error = refused(directory.path());
         assert!(error.contains(path.to_str().expect("a name")) && error.contains("corrupt"), "{error}");
         // Half a record behind the last one is what a crash leaves.
-        fs::write(&path, [&whole[..], &whole[8..40]].concat()).expect("written");
+        fs::write(&path, [&whole[..], &whole[24..56]].concat()).expect("written");
         let server = TestServer::start_on(directory.path()).expect("a server");
         let mut client = server.connect();
         assert_eq!(client.rows("SELECT count(*), sum(a) FROM t").expect("rows"), ["2000 1999000"]);

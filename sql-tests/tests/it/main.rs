@@ -2,8 +2,12 @@
 
 mod alter;
 mod damage;
+mod damage_every_file;
+mod damage_sources;
+mod disk_full;
 mod fuzz;
 mod kills;
+mod objects;
 mod observe;
 mod process;
 mod psql;

@@ -7,17 +7,12 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
+use super::{SEED, seed};
+
 /// Sessions of random messages.
 const SESSIONS: u64 = 60;
 /// Random texts.
 const TEXTS: u64 = 1500;
-/// Sets the seed, to repeat a failure.
-const SEED: &str = "MILLPOND_SEED";
-
-fn seed() -> u64 {
-    std::env::var(SEED).ok().and_then(|text| text.parse().ok()).unwrap_or(20_310_102)
-}
-
 const FRAGMENTS: &[&str] = &[
     "SELECT",
     "1",

@@ -1,0 +1,185 @@
+//! A real S3 server on loopback, and a gate in front of it that can be shut.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+/// A server that is not ready after this long will not be.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// What its log says when it is.
+const READY: &str = "Running on http://";
+/// Whoever it is, is let in.
+const KEY: &str = "testing";
+
+/// The server, with its objects in memory; ended when dropped.
+pub struct ObjectServer {
+    server: Child,
+    address: SocketAddr,
+    gate: Gate,
+}
+
+impl ObjectServer {
+    /// Installs the server if it is not there yet, and starts it on a free port.
+    ///
+    /// # Panics
+    /// When it cannot be installed or says nothing.
+    pub fn start() -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("object_server/install");
+        let installed = Command::new(&script).stderr(Stdio::inherit()).output().expect("the script can be run");
+        assert!(installed.status.success(), "{} failed", script.display());
+        let folder = String::from_utf8(installed.stdout).expect("a path");
+        let mut server = Command::new(Path::new(folder.trim()).join("bin/moto_server"))
+            .args(["--host", "127.0.0.1", "--port", "0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server can be run");
+        let log = BufReader::new(server.stderr.take().expect("piped"));
+        let (sender, ready) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in log.lines().map_while(Result::ok) {
+                if let Some((_, rest)) = line.split_once(READY) {
+                    // The test may have given up waiting.
+                    let _ = rest.trim().parse::<SocketAddr>().map(|address| sender.send(address));
+                }
+            }
+        });
+        let address = ready.recv_timeout(START_TIMEOUT);
+        let Ok(address) = address else {
+            let _ = server.kill();
+            panic!("the S3 server did not start: {:?}", server.wait());
+        };
+        Self { server, address, gate: Gate::before(address) }
+    }
+
+    /// What a client has in its environment to come through the gate.
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("AWS_ENDPOINT_URL", format!("http://{}", self.gate.address)),
+            ("AWS_ACCESS_KEY_ID", KEY.to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", KEY.to_owned()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+        ]
+    }
+
+    /// Shuts the gate: connections are ended and new ones refused, until it is opened again.
+    pub fn set_reachable(&self, reachable: bool) {
+        self.gate.set_open(reachable);
+    }
+
+    /// Makes a bucket.
+    ///
+    /// # Panics
+    /// When the server does not do it.
+    pub fn create_bucket(&self, bucket: &str) {
+        let (status, answer) = self.request("PUT", bucket, &[]);
+        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&answer));
+    }
+
+    /// Puts an object.
+    ///
+    /// # Panics
+    /// When the server does not do it.
+    pub fn put(&self, bucket: &str, name: &str, bytes: &[u8]) {
+        let (status, answer) = self.request("PUT", &format!("{bucket}/{name}"), bytes);
+        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&answer));
+    }
+
+    /// The bytes of an object.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn get(&self, bucket: &str, name: &str) -> Vec<u8> {
+        let (status, answer) = self.request("GET", &format!("{bucket}/{name}"), &[]);
+        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&answer));
+        answer
+    }
+
+    /// The names of a bucket's objects, the first thousand.
+    ///
+    /// # Panics
+    /// When there is no such bucket.
+    pub fn list(&self, bucket: &str) -> Vec<String> {
+        let (status, answer) = self.request("GET", &format!("{bucket}?list-type=2"), &[]);
+        let answer = String::from_utf8_lossy(&answer);
+        assert_eq!(status, 200, "{answer}");
+        answer.split("<Key>").skip(1).filter_map(|rest| Some(rest.split_once("</Key>")?.0.to_owned())).collect()
+    }
+
+    /// One request that does not come through the gate: status and body.
+    fn request(&self, method: &str, target: &str, body: &[u8]) -> (u16, Vec<u8>) {
+        let mut socket = TcpStream::connect(self.address).expect("the S3 server listens");
+        let head = format!(
+            "{method} /{target} HTTP/1.0\r\nHost: {}\r\nContent-Length: {}\r\n\
+             Authorization: AWS4-HMAC-SHA256 Credential={KEY}/20310101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0\r\n\r\n",
+            self.address,
+            body.len()
+        );
+        socket.write_all(&[head.as_bytes(), body].concat()).expect("sent");
+        let mut answer = Vec::new();
+        socket.read_to_end(&mut answer).expect("an answer");
+        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head");
+        let status = String::from_utf8_lossy(&answer[..end]).split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        (status, answer.split_off(end + 4))
+    }
+}
+
+impl Drop for ObjectServer {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// Passes connections on while it is open.
+struct Gate {
+    address: SocketAddr,
+    open: Arc<AtomicBool>,
+    passing: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Gate {
+    fn before(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let gate = Self { address, open: Arc::new(AtomicBool::new(true)), passing: Arc::default() };
+        let (open, passing) = (Arc::clone(&gate.open), Arc::clone(&gate.passing));
+        // It ends with the test's process.
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(onwards) = TcpStream::connect(server) else { continue };
+                let mut passing = passing.lock().expect("no panics");
+                if !open.load(Ordering::Acquire) {
+                    continue;
+                }
+                passing.extend([&client, &onwards].into_iter().filter_map(|socket| socket.try_clone().ok()));
+                pass(&client, &onwards);
+                pass(&onwards, &client);
+            }
+        });
+        gate
+    }
+
+    fn set_open(&self, open: bool) {
+        let mut passing = self.passing.lock().expect("no panics");
+        self.open.store(open, Ordering::Release);
+        if !open {
+            // One that has ended already is as good.
+            passing.drain(..).for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
+        }
+    }
+}
+
+/// Copies what comes from one socket to another, until either ends.
+fn pass(from: &TcpStream, to: &TcpStream) {
+    let (mut from, mut to) = (from.try_clone().expect("a socket"), to.try_clone().expect("a socket"));
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
