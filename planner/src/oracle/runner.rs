@@ -76,6 +76,7 @@ impl Runner {
                     subtask: 0,
                     parallelism: 1,
                     inputs: node.inputs.iter().map(schema).collect(),
+                    closed: Epoch(0),
                 };
                 built.push(match build(node, &mut context) {
                     Ok(operator) => Some(operator),

@@ -150,7 +150,11 @@ fn garbled_conversations_are_answered_or_refused() {
             abandoned.remove(0);
         }
         number += 1;
+<<<<<<< HEAD
         if number % BATCH == 0 {
+=======
+        if number.is_multiple_of(BATCH) {
+>>>>>>> acts
             target.assert_well(&context);
         }
     }

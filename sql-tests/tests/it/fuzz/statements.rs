@@ -195,7 +195,7 @@ impl Driver {
             self.failures.add(&format!("slow {sql}"), format!("{context}: took {:?}\n{sql}", started.elapsed()));
         }
         self.sent += 1;
-        if self.sent % BATCH == 0 {
+        if self.sent.is_multiple_of(BATCH) {
             self.target.assert_well(&format!("{context}, after\n{sql}"));
         }
     }
