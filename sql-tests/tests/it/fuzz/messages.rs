@@ -150,11 +150,7 @@ fn garbled_conversations_are_answered_or_refused() {
             abandoned.remove(0);
         }
         number += 1;
-<<<<<<< HEAD
-        if number % BATCH == 0 {
-=======
         if number.is_multiple_of(BATCH) {
->>>>>>> acts
             target.assert_well(&context);
         }
     }
