@@ -67,7 +67,6 @@ impl Driver {
         Ok(Some(Beginning { checkpointer, store, origin, positions, injected: Some(restored.epoch()), restart }))
     }
 
-
     /// Where the subtasks start, and the epoch up to which the inputs have been consumed.
     async fn restart_from(&self, checkpointer: &Checkpointer, restored: &Restored) -> Result<(Restart, Epoch)> {
         let fragments = self.spec.graph.fragments.len();

@@ -15,7 +15,11 @@ use std::{
     time::Duration,
 };
 
-use millpond_storage::{env::Clock, epoch::Epoch, state_table::{StateTable, TaskState}};
+use millpond_storage::{
+    env::Clock,
+    epoch::Epoch,
+    state_table::{StateTable, TaskState},
+};
 use tokio::sync::mpsc;
 
 use super::{cut::CheckpointPart, inputs::Inputs, orders::Orders, pace::Pace};

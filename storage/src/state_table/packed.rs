@@ -73,11 +73,22 @@ fn write_varint(out: &mut [u8], at: &mut usize, mut number: usize) {
     *at += 1;
 }
 
-#[inline]
-fn entry_at(list: &[u8], start: usize) -> PackedEntry<'_> {
+/// Lengths of suffix and value of an entry, and where the suffix is.
+#[cold]
+fn lengths_at(list: &[u8], start: usize) -> (usize, usize, usize) {
     let mut at = start + 1;
     let suffix_len = read_varint(list, &mut at);
     let value_len = read_varint(list, &mut at);
+    (suffix_len, value_len, at)
+}
+
+#[inline(always)]
+fn entry_at(list: &[u8], start: usize) -> PackedEntry<'_> {
+    let (suffix_len, value_len, at) = match list[start..] {
+        // Nearly every entry is short: no loops in the way of passing over it.
+        [_, suffix_len @ ..0x80, value_len @ ..0x80, ..] => (usize::from(suffix_len), usize::from(value_len), start + 3),
+        _ => lengths_at(list, start),
+    };
     let middle = at + suffix_len;
     let end = middle + value_len;
     PackedEntry { flags: list[start], suffix: &list[at..middle], value: &list[middle..end], start, end }
