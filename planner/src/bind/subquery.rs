@@ -34,6 +34,9 @@ use crate::{
     types::SqlType,
 };
 
+/// What the only value of a subquery is called, which must not be the name of a column by which the subquery correlates.
+const ONLY_VALUE: &str = "__only_value";
+
 /// A subquery as DataFusion holds it.
 fn as_subquery(plan: LogicalPlan) -> Subquery {
     let outer_ref_columns = plan.all_out_ref_exprs();
@@ -98,9 +101,8 @@ impl Binder<'_> {
     /// The only row of a plan of one column; 21000 when it is run if there are several.
     fn single_value(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let column = Expr::Column(Column::from(plan.schema().qualified_field(0)));
-        let name = plan.schema().field(0).name().clone();
         let call = AggregateFunction::new_udf(aggregate::single_value(), vec![column], false, None, vec![], None);
-        let call = Expr::AggregateFunction(call).alias(name);
+        let call = Expr::AggregateFunction(call).alias(ONLY_VALUE);
         Ok(LogicalPlanBuilder::from(plan).aggregate(Vec::<Expr>::new(), vec![call])?.build()?)
     }
 

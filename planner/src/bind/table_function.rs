@@ -24,6 +24,7 @@ use crate::{
     catalog::fold,
     error::{PlanError, Result, sqlstate},
     functions::{kernel::Kernel, sequence},
+    parse::spelling::ROWS_FROM,
     types::{SqlType, modifier},
 };
 
@@ -36,6 +37,8 @@ pub(super) fn drop_empty() -> UnnestOptions {
 struct Expansion {
     lists: Vec<(String, Typed)>,
     /// Whether the relation's alias is also the name of its only column.
+    named_by_alias: bool,
+    /// Whether the relation's name stands for the value of its only column.
     scalar: bool,
 }
 
@@ -83,12 +86,37 @@ impl Binder<'_> {
         if function == "unnest" {
             return self.unnest(&asts, with_ordinality, alias, left, outer, common);
         }
+        if function == ROWS_FROM {
+            let expansion = self.lateral(left, outer, common, |binder, scope| binder.side_by_side(&asts, scope))?;
+            return self.expand(expansion, function, with_ordinality, alias, outer, common);
+        }
         self.lateral(left, outer, common, |binder, scope| {
             let place = Place { sets: true, ..Place::scalar("FROM") };
             let values = asts.iter().map(|ast| binder.expression(ast, scope, &place)).collect::<Result<Vec<_>>>()?;
             binder.function_rows(&function, values, span)
         })
         .and_then(|expansion| self.expand(expansion, function.clone(), with_ordinality, alias, outer, common))
+    }
+
+    /// `ROWS FROM (f(..), g(..))`: the rows of several functions side by side.
+    fn side_by_side(&self, calls: &[ast::Expr], scope: &Scope<'_>) -> Result<Expansion> {
+        let place = Place { sets: true, ..Place::scalar("FROM") };
+        let mut lists = Vec::new();
+        for call in calls {
+            let ast::Expr::Function(ast::Function { name, args: ast::FunctionArguments::List(arguments), .. }) = call else {
+                return Err(PlanError::new(sqlstate::SYNTAX_ERROR, format!("{call} is no function that returns rows")).at(call.span()));
+            };
+            let mut values = Vec::with_capacity(arguments.args.len());
+            for argument in &arguments.args {
+                let FunctionArg::Unnamed(FunctionArgExpr::Expr(ast)) = argument else {
+                    let message = format!("argument {argument} is not supported");
+                    return Err(PlanError::new(sqlstate::SYNTAX_ERROR, message).at(call.span()));
+                };
+                values.push(self.expression(ast, scope, &place)?);
+            }
+            lists.extend(self.function_rows(&plain_name(name)?, values, call.span())?.lists);
+        }
+        Ok(Expansion { lists, named_by_alias: calls.len() == 1, scalar: calls.len() == 1 })
     }
 
     /// What a call in FROM gives.
@@ -101,12 +129,15 @@ impl Binder<'_> {
         if sequence::is_set_returning(function) {
             let Expr::Unnest(unnest) = value.expr else { return Err(PlanError::internal("a set-returning function without a list")) };
             let list = Typed::new(*unnest.expr, SqlType::array(value.sql_type));
-            return Ok(Expansion { lists: vec![(function.to_owned(), list)], scalar: true });
+            // These name their column, whatever the relation is called.
+            let own_name = function.ends_with("_array_elements") || function.ends_with("_array_elements_text");
+            let name = if own_name { "value" } else { function };
+            return Ok(Expansion { lists: vec![(name.to_owned(), list)], named_by_alias: !own_name, scalar: true });
         }
         // A plain function gives one row.
         let element = value.sql_type.clone();
         let list = self.make_array(vec![value], element)?;
-        Ok(Expansion { lists: vec![(function.to_owned(), list)], scalar: true })
+        Ok(Expansion { lists: vec![(function.to_owned(), list)], named_by_alias: true, scalar: true })
     }
 
     /// Functions of several columns return lists side by side, in a record.
@@ -119,7 +150,7 @@ impl Binder<'_> {
             let field = sequence::record_field(value.expr.clone(), index);
             lists.push(((*name).to_owned(), Typed::new(field, sql_type)));
         }
-        Ok(Expansion { lists, scalar: false })
+        Ok(Expansion { lists, named_by_alias: false, scalar: false })
     }
 
     /// `unnest(a, b)`: several arrays side by side.
@@ -140,9 +171,9 @@ impl Binder<'_> {
                 if !matches!(value.sql_type, SqlType::Array(_)) {
                     return Err(super::expression::undefined("unnest", &[value.sql_type], ast.span()));
                 }
-                lists.push(("unnest".to_owned(), value));
+                lists.push(("unnest".to_owned(), sequence::one_dimension(binder, value)?));
             }
-            Ok(Expansion { scalar: lists.len() == 1, lists })
+            Ok(Expansion { named_by_alias: lists.len() == 1, scalar: lists.len() == 1, lists })
         })?;
         self.expand(expansion, "unnest".to_owned(), with_ordinality, alias, outer, common)
     }
@@ -172,7 +203,7 @@ impl Binder<'_> {
         outer: Option<&'p Scope<'p>>,
         common: &Rc<CommonTables>,
     ) -> Result<FromItem<'p>> {
-        let Expansion { mut lists, scalar } = expansion;
+        let Expansion { mut lists, named_by_alias, scalar } = expansion;
         if with_ordinality {
             let first =
                 lists.first().map(|(_, list)| list.clone()).ok_or_else(|| PlanError::internal("a table function without columns"))?;
@@ -197,7 +228,7 @@ impl Binder<'_> {
         let alias_name = alias.map(|alias| fold(&alias.name));
         let columns = lists.into_iter().zip(plan_names).map(|((name, list), plan_name)| ScopeColumn {
             // The only column of a function takes the alias of the relation, unless columns are named too.
-            name: if scalar && name != "ordinality" { alias_name.clone().unwrap_or(name) } else { name },
+            name: if named_by_alias && name != "ordinality" { alias_name.clone().unwrap_or(name) } else { name },
             column: Column::new_unqualified(plan_name),
             sql_type: list.sql_type.element().cloned().unwrap_or(SqlType::Text),
             modifier: modifier::NONE,

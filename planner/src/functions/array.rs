@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{
+    dimensions::elements,
     kernel::{Call, Traits},
     signature::Entry,
 };
@@ -28,21 +29,6 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::kernel("array_cat(anycompatiblearray, anycompatiblearray) anycompatiblearray", Traits::NULLS, concatenate),
     Entry::kernel("array_append(anycompatiblearray, anycompatible) anycompatiblearray", Traits::NULLS, append),
     Entry::kernel("array_prepend(anycompatible, anycompatiblearray) anycompatiblearray", Traits::NULLS, prepend),
-    Entry::strict("array_length(anyarray, integer) integer", |call| dimension(call, true)),
-    Entry::strict("array_upper(anyarray, integer) integer", |call| dimension(call, true)),
-    Entry::strict("array_lower(anyarray, integer) integer", |call| dimension(call, false)),
-    Entry::strict("cardinality(anyarray) integer", |call| {
-        let lists = call.lists(0)?;
-        call.build::<Int32Type>(|row| Ok(lists.get(row).map(|list| list.len() as i32)))
-    }),
-    Entry::strict("array_ndims(anyarray) integer", |call| {
-        let lists = call.lists(0)?;
-        call.build::<Int32Type>(|row| Ok(lists.get(row).filter(|list| !list.is_empty()).map(|_| 1)))
-    }),
-    Entry::strict("array_dims(anyarray) text", |call| {
-        let lists = call.lists(0)?;
-        call.build_texts(|row| Ok(lists.get(row).filter(|list| !list.is_empty()).map(|list| format!("[1:{}]", list.len()))))
-    }),
     Entry::strict("array_subscript(anyarray, integer) anyelement", subscript),
     Entry::strict("array_slice(anyarray, integer, integer) anyarray", slice),
     Entry::strict("trim_array(anyarray, integer) anyarray", trim),
@@ -139,14 +125,6 @@ fn with_element(call: &Call<'_>, array: usize, element: usize, first: bool) -> R
         builder.end(Some(end - start + 1));
     }
     builder.finish(call.result)
-}
-
-fn dimension(call: &Call<'_>, upper: bool) -> Result<ArrayRef> {
-    let (lists, dimensions) = (call.lists(0)?, call.values::<Int32Type>(1)?);
-    call.build::<Int32Type>(|row| {
-        let (Some(list), Some(1)) = (lists.get(row), dimensions.get(row)) else { return Ok(None) };
-        Ok((!list.is_empty()).then_some(if upper { list.len() as i32 } else { 1 }))
-    })
 }
 
 fn subscript(call: &Call<'_>) -> Result<ArrayRef> {
@@ -291,7 +269,7 @@ fn to_string(call: &Call<'_>) -> Result<ArrayRef> {
     let settings = &call.environment().text;
     call.build_texts(|row| {
         let (Some(list), Some(separator)) = (lists.get(row), separators.get(row)) else { return Ok(None) };
-        let texts = pg_text::format_array(list.as_ref(), settings)?;
+        let texts = pg_text::format_array(elements(&list).as_ref(), settings)?;
         let null = nulls.as_ref().and_then(|nulls| nulls.get(row));
         let parts = (0..texts.len()).filter_map(|at| if texts.is_valid(at) { Some(texts.value(at)) } else { null });
         Ok(Some(parts.collect::<Vec<_>>().join(separator)))

@@ -34,8 +34,22 @@ fn compare(binder: &Binder<'_>, symbol: &str, operator: Operator, values: Vec<Ty
         return Err(PlanError::new(sqlstate::UNDEFINED_FUNCTION, format!("operator does not exist: {name} {symbol} {name}"))
             .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts."));
     }
+    if let (true, Some(function)) = (matches!(left.sql_type, SqlType::Array(_)), array_order(operator)) {
+        return binder.call(function, vec![left, right], Span::empty());
+    }
     let (left, right) = operands(binder, left, right, Span::empty())?;
     Ok(Typed::boolean(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))))
+}
+
+/// The function that orders arrays, in which DataFusion takes NULL for less than all else.
+fn array_order(operator: Operator) -> Option<&'static str> {
+    match operator {
+        Operator::Lt => Some("array_lt"),
+        Operator::LtEq => Some("array_le"),
+        Operator::Gt => Some("array_gt"),
+        Operator::GtEq => Some("array_ge"),
+        _ => None,
+    }
 }
 
 /// The two arguments of a call.

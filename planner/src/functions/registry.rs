@@ -19,6 +19,7 @@ const TABLES: &[&[Entry]] = &[
     super::extract::FUNCTIONS,
     super::format::FUNCTIONS,
     super::array::FUNCTIONS,
+    super::dimensions::FUNCTIONS,
     super::json::FUNCTIONS,
     super::conditional::FUNCTIONS,
     super::system::FUNCTIONS,

@@ -21,6 +21,7 @@ use sqlparser::tokenizer::Span;
 use super::{
     datetime,
     decimal::Decimal,
+    dimensions,
     interval::{parts, total_micros},
     kernel::{Call, Traits},
     session::datafusion_function,
@@ -36,7 +37,7 @@ use crate::{
 pub(crate) const SERIES_LIST: &str = "generate_series_list";
 
 pub(super) const FUNCTIONS: &[Entry] = &[
-    Entry::rewrite("unnest(anyarray) anyelement", |_, values| unnest(values)),
+    Entry::rewrite("unnest(anyarray) anyelement", |binder, mut values| rows_of(one_dimension(binder, values.swap_remove(0))?)),
     Entry::rewrite("generate_series(integer, integer) integer", |binder, values| expand(binder, SERIES_LIST, values)),
     Entry::rewrite("generate_series(integer, integer, integer) integer", |binder, values| expand(binder, SERIES_LIST, values)),
     Entry::rewrite("generate_series(bigint, bigint) bigint", |binder, values| expand(binder, SERIES_LIST, values)),
@@ -101,8 +102,12 @@ pub(crate) fn rows_of(list: Typed) -> Result<Typed> {
     Ok(Typed::new(Expr::Unnest(Unnest::new(list.expr)), *element))
 }
 
-fn unnest(mut values: Vec<Typed>) -> Result<Typed> {
-    rows_of(values.swap_remove(0))
+/// The elements of an array of several dimensions in one.
+pub(crate) fn one_dimension(binder: &Binder<'_>, mut list: Typed) -> Result<Typed> {
+    while matches!(list.sql_type.element(), Some(SqlType::Array(_))) {
+        list = binder.call("array_elements", vec![list], Span::empty())?;
+    }
+    Ok(list)
 }
 
 /// The elements of the list that another function gives.
@@ -230,8 +235,9 @@ fn subscripts(call: &Call<'_>) -> Result<ArrayRef> {
     let (lists, dimensions) = (call.lists(0)?, call.values::<Int32Type>(1)?);
     let mut builder = list_of::<Int32Type>(call)?;
     for row in 0..call.rows {
-        if let (Some(list), Some(1)) = (lists.get(row), dimensions.get(row)) {
-            (1..=list.len() as i32).for_each(|place| builder.values().append_value(place));
+        if let (Some(list), Some(dimension)) = (lists.get(row), dimensions.get(row)) {
+            let size = dimensions::subscripts(&list, dimension).unwrap_or(0);
+            (1..=size as i32).for_each(|place| builder.values().append_value(place));
         }
         builder.append(true);
     }

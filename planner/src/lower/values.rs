@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{ArrayRef, new_empty_array},
-    datatypes::SchemaRef,
+    array::{ArrayRef, BooleanArray, new_empty_array},
+    datatypes::{DataType, Field, Schema, SchemaRef},
     record_batch::{RecordBatch, RecordBatchOptions},
 };
 use datafusion::{
@@ -23,10 +23,14 @@ use crate::{
 };
 
 impl Lowering<'_> {
-    /// Lowers a relation with no row, or with one row of no columns.
+    /// Lowers a relation with no row, or with one row of no columns. That one gets a column: operators keep no rows without any.
     pub(super) fn empty(&mut self, empty: &EmptyRelation) -> Result<NodeIndex> {
         let schema = nullable_schema(&empty.schema);
         let rows = usize::from(empty.produce_one_row);
+        if schema.fields().is_empty() {
+            let row: ArrayRef = Arc::new(BooleanArray::from(vec![true; rows]));
+            return self.constant(vec![row], rows, Arc::new(Schema::new(vec![Field::new("row", DataType::Boolean, true)])));
+        }
         let columns = schema.fields().iter().map(|field| arrow::array::new_null_array(field.data_type(), rows)).collect();
         self.constant(columns, rows, schema)
     }
@@ -76,8 +80,7 @@ impl Lowering<'_> {
 
 fn no_columns(rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(Arc::new(arrow::datatypes::Schema::empty()), vec![], &options)
-        .map_err(|error| internal(error.to_string()))
+    RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).map_err(|error| internal(error.to_string()))
 }
 
 fn evaluate(expression: &Expression, batch: &RecordBatch) -> Result<ArrayRef> {

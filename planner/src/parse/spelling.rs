@@ -3,6 +3,8 @@
 //! - `ROW (a, b)` is `(a, b)`;
 //! - `a IS DISTINCT FROM b` is a binary operator with parentheses round `b`, which `sqlparser` would take to go on beyond AND and OR;
 //! - `x ISNULL` and `x NOTNULL` are `x IS NULL` and `x IS NOT NULL`;
+//! - `trim(BOTH FROM x)` and `trim(FROM x)` have no FROM;
+//! - `ROWS FROM (f(), g())` is the call of a function that has these calls as arguments;
 //! - `SELECT` with neither columns nor FROM has a FROM of one row.
 //!
 //! New tokens have the place of the token they were made of.
@@ -158,6 +160,11 @@ fn respell_words(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
             put(&[keyword("IS", Keyword::IS), keyword("NULL", Keyword::NULL)]);
         } else if is_word(&token.token, "NOTNULL") && ends_operand(before) && after != Some(&Token::LParen) {
             put(&[keyword("IS", Keyword::IS), keyword("NOT", Keyword::NOT), keyword("NULL", Keyword::NULL)]);
+        } else if is_word(&token.token, "FROM") && trims(&tokens[..index]) {
+            // What is left says which ends are trimmed, and of what.
+        } else if starts_rows_from(tokens, index) {
+            put(&[Token::make_word(ROWS_FROM, Some('"'))]);
+            skipped = 1;
         } else if is_word(&token.token, "ROW") && before != Some(&Token::Period) && has_several(tokens.get(index + 1..).unwrap_or_default())
         {
             // The parentheses alone make a row of several values.
@@ -166,6 +173,28 @@ fn respell_words(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
         }
     }
     respelt
+}
+
+/// The function that `ROWS FROM` becomes.
+pub(crate) const ROWS_FROM: &str = "rows from";
+
+/// Whether `ROWS FROM (` stands where a relation may.
+fn starts_rows_from(tokens: &[TokenWithSpan], index: usize) -> bool {
+    let word = |place: usize, word: &str| tokens.get(place).is_some_and(|token| is_word(&token.token, word));
+    let before = index.checked_sub(1).and_then(|before| tokens.get(before));
+    let relation = before.is_some_and(|before| {
+        before.token == Token::Comma || ["FROM", "JOIN", "LATERAL"].iter().any(|allowed| is_word(&before.token, allowed))
+    });
+    relation && word(index, "ROWS") && word(index + 1, "FROM") && tokens.get(index + 2).is_some_and(|token| token.token == Token::LParen)
+}
+
+/// Whether tokens end with `trim(` or `trim(BOTH`.
+fn trims(tokens: &[TokenWithSpan]) -> bool {
+    let tokens = match tokens.split_last() {
+        Some((last, before)) if ["BOTH", "LEADING", "TRAILING"].iter().any(|side| is_word(&last.token, side)) => before,
+        _ => tokens,
+    };
+    matches!(tokens, [.., name, open] if open.token == Token::LParen && is_word(&name.token, "TRIM"))
 }
 
 /// Whether what follows SELECT says that there are neither columns nor relations.
@@ -242,6 +271,11 @@ mod tests {
                 "SELECT WHERE EXISTS (SELECT)",
                 "SELECT FROM (VALUES (1)) AS \"one_row\" WHERE EXISTS (SELECT FROM (VALUES (1)) AS \"one_row\")",
             ),
+            (
+                "SELECT trim(TRAILING FROM a), trim(FROM b), trim(BOTH 'x' FROM c)",
+                "SELECT trim(TRAILING a), trim(b), trim(BOTH 'x' FROM c)",
+            ),
+            ("SELECT 1 FROM ROWS FROM (f(1), g(2)) AS r (a, b)", "SELECT 1 FROM \"rows from\"(f(1), g(2)) AS r (a, b)"),
             ("SELECT a ISNULL, b NOTNULL, (1) ISNULL", "SELECT a IS NULL, b IS NOT NULL, (1) IS NULL"),
         ] {
             assert_eq!(parse_query(written).unwrap().to_string(), parse_query(meant).unwrap().to_string(), "{written}");

@@ -10,6 +10,7 @@
 
 mod domain;
 mod expression;
+mod own_names;
 mod push;
 mod shape;
 
@@ -43,6 +44,7 @@ use self::{
 pub(crate) fn unnest(plan: LogicalPlan) -> Result<LogicalPlan> {
     // Below a rewritten node are the subquery's own subqueries.
     let numbers = Numbers { next: Cell::new(0), limits: false };
+    let plan = own_names::with_own_names(plan)?;
     Ok(plan.transform_down_with_subqueries(|plan| node(plan, &numbers))?.data)
 }
 

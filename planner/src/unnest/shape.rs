@@ -8,7 +8,7 @@ use datafusion::{
         tree_node::{TreeNode, TreeNodeRecursion},
     },
     logical_expr::{
-        BinaryExpr, Expr, Filter, Limit, LogicalPlan, Operator,
+        BinaryExpr, Expr, Filter, Limit, LogicalPlan, Operator, Projection,
         expr::{Exists, InSubquery},
         logical_plan::Subquery,
         utils::split_conjunction,
@@ -71,7 +71,9 @@ pub(super) fn is_correlated(plan: &LogicalPlan) -> bool {
 fn correlates_by_columns(plan: &LogicalPlan, aggregates: bool) -> bool {
     let own = |plan: &LogicalPlan| plan.contains_outer_reference() || has_correlated_subquery(plan);
     match plan {
-        LogicalPlan::Projection(projection) => !own(plan) && correlates_by_columns(&projection.input, aggregates),
+        LogicalPlan::Projection(projection) => {
+            !own(plan) && !takes_a_key_name(projection) && correlates_by_columns(&projection.input, aggregates)
+        }
         LogicalPlan::SubqueryAlias(alias) => correlates_by_columns(&alias.input, aggregates),
         LogicalPlan::Aggregate(aggregate) if aggregates && aggregate.group_expr.is_empty() => {
             !own(plan) && correlates_by_columns(&aggregate.input, false)
@@ -82,6 +84,17 @@ fn correlates_by_columns(plan: &LogicalPlan, aggregates: bool) -> bool {
         }
         other => !is_correlated(other),
     }
+}
+
+/// Whether an output has the name of a column by which the input correlates, which DataFusion would add to the outputs.
+fn takes_a_key_name(projection: &Projection) -> bool {
+    let named = |name: &str| projection.schema.iter().any(|(table, field)| table.is_none() && field.name() == name);
+    let found = projection.input.exists(|node| {
+        let LogicalPlan::Filter(filter) = node else { return Ok(false) };
+        let outer = split_conjunction(&filter.predicate).into_iter().filter(|conjunct| conjunct.contains_outer());
+        Ok(outer.flat_map(Expr::column_refs).any(|column| named(&column.name)))
+    });
+    found.unwrap_or(false)
 }
 
 /// Whether expressions of a node hold subqueries that mention more than the node's own columns; any correlated one counts.

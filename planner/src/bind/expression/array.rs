@@ -93,7 +93,7 @@ impl Binder<'_> {
     fn subscript(&self, value: Typed, index: Typed, more: bool, span: sqlparser::tokenizer::Span) -> Result<Typed> {
         match value.sql_type.clone() {
             SqlType::Array(_) => {
-                if more {
+                if more || matches!(value.sql_type.element(), Some(SqlType::Array(_))) {
                     return Err(not_supported("a subscript of an array of several dimensions", "Use jsonb.", span));
                 }
                 self.call("array_subscript", vec![value, index], span)

@@ -120,6 +120,7 @@ pub(crate) const SIGNATURES: &[&str] = &[
     "min(timestamp) timestamp",
     "min(timestamptz) timestamptz",
     "min(interval) interval",
+    "min(bytea) bytea",
     "min(anyarray) anyarray",
     "max(smallint) smallint",
     "max(integer) integer",
@@ -133,6 +134,7 @@ pub(crate) const SIGNATURES: &[&str] = &[
     "max(timestamp) timestamp",
     "max(timestamptz) timestamptz",
     "max(interval) interval",
+    "max(bytea) bytea",
     "max(anyarray) anyarray",
     "bool_and(boolean) boolean",
     "bool_or(boolean) boolean",
@@ -306,10 +308,7 @@ fn regression(name: &str) -> Option<Arc<AggregateUDF>> {
 }
 
 fn is_ordered(sql_type: &SqlType) -> bool {
-    !matches!(
-        sql_type,
-        SqlType::Boolean | SqlType::Json | SqlType::Jsonb | SqlType::Uuid | SqlType::Bytea | SqlType::Record(_) | SqlType::Void
-    )
+    !matches!(sql_type, SqlType::Boolean | SqlType::Json | SqlType::Jsonb | SqlType::Uuid | SqlType::Record(_) | SqlType::Void)
 }
 
 /// The types of a sum's argument and result.
