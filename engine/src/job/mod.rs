@@ -13,6 +13,7 @@ pub mod recovery;
 pub mod running;
 pub mod sink_driver;
 pub mod spec;
+mod start;
 pub mod status;
 pub mod stops;
 

@@ -72,6 +72,7 @@ impl Runner {
                     state,
                     side: Arc::new(NoRefusals),
                     budget: budget.clone(),
+                    closed: Epoch(0),
                     epoch_time_us: Arc::new(AtomicI64::new(0)),
                     subtask: 0,
                     parallelism: 1,
