@@ -101,9 +101,10 @@ impl Attempt {
         self.in_flight.len() >= BARRIERS_IN_FLIGHT + extra
     }
 
-    /// Whether a checkpoint's barrier may pass what is in its way. What a job that is not readable yet has is begun anew after a crash.
+    /// Whether a checkpoint's barrier may pass what is in its way. What a job that is not readable yet has is begun anew after a crash, and one
+    /// that goes over to other settings has to come to a stop anyway.
     pub(super) fn may_overtake(&self) -> bool {
-        self.can_overtake && self.ready
+        self.can_overtake && self.ready && self.renewal == Renewal::None
     }
 
     /// When the next checkpoint waits no longer, and which it is.

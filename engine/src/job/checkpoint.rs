@@ -161,16 +161,16 @@ impl Driver {
 fn notes(attempt: &Attempt, barrier: Barrier, parts: &[Part], cut: Option<&CutNote>) -> Result<BTreeMap<String, String>> {
     let failed = |error: serde_json::Error| EngineError::Internal(format!("notes of a checkpoint: {error}"));
     let mut notes = BTreeMap::new();
-    let in_midst: ScanPositions;
     let positions = match cut {
-        None => &attempt.positions,
+        // All scans of a source stand where the epoch ends.
+        None => ScanPositions { splits: BTreeMap::new(), ..attempt.positions.clone() },
         Some(cut) => {
             notes.insert(CUT_NOTE.to_string(), serde_json::to_string(cut).map_err(failed)?);
-            in_midst = attempt.positions_at_start.at(parts.iter().map(|part| part.part.places.clone()));
-            &in_midst
+            let places = parts.iter().map(|part| part.part.places.clone());
+            attempt.positions_at_start.in_midst(&attempt.positions, places)
         }
     };
-    notes.insert(POSITIONS_NOTE.to_string(), serde_json::to_string(positions).map_err(failed)?);
+    notes.insert(POSITIONS_NOTE.to_string(), serde_json::to_string(&positions).map_err(failed)?);
     if barrier.kind == BarrierKind::Final {
         notes.insert(FINISHED_NOTE.to_string(), "true".to_string());
     }

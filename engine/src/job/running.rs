@@ -36,6 +36,9 @@ use crate::{
 pub struct ScanPositions {
     /// Per source and split.
     pub sources: BTreeMap<u64, BTreeMap<String, StoredSplit>>,
+    /// Per scan node and split, where an unaligned checkpoint found a scan at another place than its source stands for all.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub splits: BTreeMap<usize, BTreeMap<String, StoredSplit>>,
     /// Per scan node.
     pub collections: BTreeMap<usize, CollectionPosition>,
 }
@@ -51,16 +54,24 @@ pub struct StoredSplit {
 }
 
 impl ScanPositions {
-    /// The positions of a job whose subtasks took so much since it stood here.
-    pub(super) fn at(&self, places: impl Iterator<Item = ScanPlaces>) -> Self {
-        let mut positions = self.clone();
+    /// The positions of a job in the midst of epochs: `self` is where it stood when the attempt began, `passed` where all its subtasks have passed
+    /// since, and `places` what each has taken.
+    pub(super) fn in_midst(&self, passed: &Self, places: impl Iterator<Item = ScanPlaces>) -> Self {
+        let mut positions = Self { sources: passed.sources.clone(), ..self.clone() };
         for places in places {
-            for ((source, split), position) in places.splits {
-                positions.sources.entry(source).or_default().insert(split.to_string(), StoredSplit::of(position));
+            for ((node, split), position) in places.splits {
+                positions.splits.entry(node).or_default().insert(split.to_string(), StoredSplit::of(position));
             }
             positions.collections.extend(places.collections);
         }
         positions
+    }
+
+    /// Where the reader of a scan of `source` starts, by split.
+    fn of_scan(&self, node: usize, source: u64) -> HashMap<String, SplitPosition> {
+        let of_source = self.sources.get(&source).into_iter().flatten();
+        let of_node = self.splits.get(&node).into_iter().flatten();
+        of_source.chain(of_node).map(|(split, position)| (split.clone(), position.restore())).collect()
     }
 }
 
@@ -233,13 +244,12 @@ impl Running {
             OperatorSpec::SourceScan { source, projection } => {
                 let handle = spawn.inputs.sources.get(&source).ok_or_else(|| EngineError::Internal("inputs are resolved first".into()))?;
                 let (sender, commands) = mpsc::unbounded_channel();
-                let start =
-                    spawn.positions.sources.get(&source).map(|splits| splits.iter().map(|(s, p)| (s.clone(), p.restore())).collect());
+                let start = spawn.positions.of_scan(scan.node, source);
                 let reader = SourceReader {
                     source: handle.clone(),
                     projection,
                     subtask: scan.subtask,
-                    start: start.unwrap_or_default(),
+                    start,
                     passed: scan.closed,
                     output: scan.output,
                     commands,
@@ -328,5 +338,31 @@ impl StoredSplit {
 
     fn restore(self) -> SplitPosition {
         SplitPosition { offset: self.offset, watermark_us: self.watermark_us, floor_us: self.floor_us, skip: self.skip }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_scans_of_a_source_may_stand_at_different_places() {
+        let at = |offset, skip| SplitPosition { offset, watermark_us: 1, floor_us: 0, skip };
+        let stored =
+            |offset| BTreeMap::from([("a".to_string(), StoredSplit::of(at(offset, 0))), ("b".to_string(), StoredSplit::of(at(7, 0)))]);
+        let start = ScanPositions { sources: BTreeMap::from([(9, stored(10))]), ..ScanPositions::default() };
+        let passed = ScanPositions { sources: BTreeMap::from([(9, stored(20))]), ..ScanPositions::default() };
+        let mut places = ScanPlaces::default();
+        places.splits.insert((1, "a".into()), at(30, 4));
+        places.splits.insert((2, "a".into()), at(25, 0));
+        let found = start.in_midst(&passed, [places].into_iter());
+        let text = serde_json::to_string(&found).expect("numbers and names");
+        let read: ScanPositions = serde_json::from_str(&text).expect("what was written");
+        assert_eq!(read, found);
+        assert_eq!((read.of_scan(1, 9)["a"], read.of_scan(2, 9)["a"]), (at(30, 4), at(25, 0)));
+        assert_eq!((read.of_scan(3, 9)["a"], read.of_scan(1, 9)["b"]), (at(20, 0), at(7, 0)));
+        let old = r#"{"sources":{"9":{"a":{"offset":3,"watermark_us":1,"floor_us":0}}},"collections":{}}"#;
+        let old: ScanPositions = serde_json::from_str(old).expect("positions without what came later");
+        assert_eq!(old.of_scan(1, 9)["a"], at(3, 0));
     }
 }

@@ -57,24 +57,23 @@ impl Place {
 /// Where the scans of one subtask stand. What is not in it stands where it did when the subtask was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanPlaces {
-    /// (source, split) -> position.
-    pub splits: BTreeMap<(u64, Arc<str>), SplitPosition>,
+    /// Scan node and split -> position. A source may be scanned more than once, and not at one pace.
+    pub splits: BTreeMap<(usize, Arc<str>), SplitPosition>,
     /// Scan node -> position.
     pub collections: BTreeMap<usize, CollectionPosition>,
 }
 
 impl ScanPlaces {
-    /// Takes note of where a scan is now. `node` is its number in the graph, `source` the source it reads, if it reads one.
-    pub fn note(&mut self, node: usize, source: Option<u64>, positions: Vec<Position>) {
+    /// Takes note of where the scan with this number is now.
+    pub fn note(&mut self, node: usize, positions: Vec<Position>) {
         for position in positions {
-            match (position, source) {
-                (Position::Split(split, position), Some(source)) => {
-                    self.splits.insert((source, split), position);
+            match position {
+                Position::Split(split, position) => {
+                    self.splits.insert((node, split), position);
                 }
-                (Position::Collection(position), _) => {
+                Position::Collection(position) => {
                     self.collections.insert(node, position);
                 }
-                (Position::Split(..), None) => {}
             }
         }
     }
@@ -89,14 +88,14 @@ mod tests {
         let at = |offset, skip| Position::Split("s".into(), SplitPosition { offset, watermark_us: 5, floor_us: i64::MIN, skip });
         let place = Place::Rows { before: at(10, 3), after: at(50, 0) };
         let mut places = ScanPlaces::default();
-        places.note(7, Some(1), place.positions(Some(4)));
-        assert_eq!(places.splits[&(1, "s".into())].skip, 7);
-        places.note(7, Some(1), place.positions(None));
-        assert_eq!(places.splits[&(1, "s".into())].offset, 50);
+        places.note(7, place.positions(Some(4)));
+        assert_eq!(places.splits[&(7, "s".into())].skip, 7);
+        places.note(7, place.positions(None));
+        assert_eq!(places.splits[&(7, "s".into())].offset, 50);
         let start = CollectionPosition::start();
         let after = CollectionPosition { emitted: 9, ..start.clone() };
         let place = Place::Rows { before: Position::Collection(start), after: Position::Collection(after) };
-        places.note(7, None, place.positions(Some(2)));
+        places.note(7, place.positions(Some(2)));
         assert_eq!(places.collections[&7].emitted, 2);
     }
 }

@@ -159,14 +159,7 @@ impl PlannedChannel {
     fn plan(&self, graph: &DataflowGraph, fragment: &Fragment, restart: &Restart) -> ChannelPlan {
         let (feed, passed) = match self.from {
             From::Exchange { exchange, .. } => (Feed::Exchange(exchange), restart.closed(graph.exchanges[exchange].from)),
-            From::Scan => {
-                let node = &fragment.nodes[self.node];
-                let source = match node.spec {
-                    OperatorSpec::SourceScan { source, .. } => Some(source),
-                    _ => None,
-                };
-                (Feed::Scan { node: node.id, source }, restart.closed(fragment.id))
-            }
+            From::Scan => (Feed::Scan { node: fragment.nodes[self.node].id }, restart.closed(fragment.id)),
         };
         ChannelPlan { node: self.node, port: self.port, feed, passed, reached: Vec::new(), generation: restart.generation() }
     }

@@ -36,6 +36,7 @@ pub struct Restart {
     /// To be injected again, in order, into fragments that have not closed them.
     pub barriers: Vec<Barrier>,
     segments: Vec<Segment>,
+    generation: u32,
     /// What the root had collected of epochs that it has still to close.
     pub unsealed: Vec<(Epoch, SignedBatch)>,
 }
@@ -98,6 +99,7 @@ impl Restart {
             // All subtasks of the root had closed the others: they are sealed.
             restart.unsealed.extend(flight.unsealed.into_iter().filter(|(epoch, _)| *epoch > sealed));
         }
+        restart.generation = restart.segments.iter().map(|segment| segment.generation + 1).max().unwrap_or(0);
         Ok(restart)
     }
 
@@ -113,7 +115,7 @@ impl Restart {
 
     /// The generation of the channels that begin now: greater than that of any rest.
     pub fn generation(&self) -> u32 {
-        self.segments.iter().map(|segment| segment.generation + 1).max().unwrap_or(0)
+        self.generation
     }
 
     /// The rests of the channels of an exchange for consumer `index` of `width`.

@@ -100,8 +100,6 @@ pub enum Feed {
     Scan {
         /// Number of the scan in the graph.
         node: usize,
-        /// The source it reads, if it reads one.
-        source: Option<u64>,
     },
 }
 
@@ -247,8 +245,8 @@ impl Running {
     async fn take(&mut self, received: Received) -> Result<bool> {
         let Received { channel, message, positions, is_last, .. } = received;
         let ChannelPlan { node, port, feed, .. } = self.inputs.channels[channel];
-        if let Feed::Scan { node, source } = feed {
-            self.places.note(node, source, positions);
+        if let Feed::Scan { node } = feed {
+            self.places.note(node, positions);
         }
         match message {
             Message::Chunk(chunk) => self.take_chunk(channel, (node, port), chunk).await?,

@@ -72,11 +72,11 @@ impl Runner {
                     state,
                     side: Arc::new(NoRefusals),
                     budget: budget.clone(),
+                    closed: Epoch(0),
                     epoch_time_us: Arc::new(AtomicI64::new(0)),
                     subtask: 0,
                     parallelism: 1,
                     inputs: node.inputs.iter().map(schema).collect(),
-                    closed: Epoch(0),
                 };
                 built.push(match build(node, &mut context) {
                     Ok(operator) => Some(operator),

@@ -131,3 +131,39 @@ fn a_create_that_takes_long_tells_how_far_it_is_and_can_be_cancelled() {
     assert_eq!(client.rows("SELECT count(*) FROM millpond.jobs WHERE name = 'v'").expect("rows"), ["0"]);
     client.query("CREATE TABLE v (a int)").expect("the name is free");
 }
+
+#[test]
+fn checkpoints_tell_whether_they_waited_and_what_each_subtask_did() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.query("CREATE TABLE t (k int, v int)").expect("a table");
+    client.query("SET aligned_checkpoint_timeout = 0").expect("a setting");
+    client.query("CREATE MATERIALIZED VIEW now AS SELECT k, count(*) AS n FROM t GROUP BY k").expect("a view");
+    client.query("RESET aligned_checkpoint_timeout").expect("a setting");
+    let later = "CREATE MATERIALIZED VIEW later WITH (aligned_checkpoint_timeout = '1h') AS SELECT k, count(*) AS n FROM t GROUP BY k";
+    client.query(later).expect("a view");
+    client.query("CREATE MATERIALIZED VIEW whole AS SELECT count(*) AS n FROM t").expect("a view");
+    let wrong = client.query("CREATE MATERIALIZED VIEW w WITH (aligned_checkpoint_timeout = 'soon') AS SELECT k FROM t");
+    assert_eq!(wrong.expect_err("no time").sqlstate(), "22023");
+    let started = Instant::now();
+    let mut row = 0;
+    let seen = "SELECT job, bool_or(mode = 'unaligned') FROM millpond.checkpoints WHERE job = 'now' GROUP BY 1";
+    while client.rows(seen).expect("rows") != ["now t"] {
+        assert!(started.elapsed() < PATIENCE, "no checkpoint has overtaken anything");
+        client.query(&format!("INSERT INTO t SELECT x % 97, {row} FROM generate_series(1, 500) AS g(x)")).expect("rows");
+        row += 1;
+    }
+    let waited = "SELECT DISTINCT job, mode, in_flight_bytes FROM millpond.checkpoints WHERE job <> 'now' ORDER BY 1";
+    let expected = ["later aligned 0", "whole aligned 0"];
+    await_rows(&mut client, waited, &expected);
+    let told = "SELECT DISTINCT job FROM millpond.checkpoint_subtasks WHERE delay_ms >= alignment_ms AND sync_ms >= 0 AND fragment >= 0 ORDER BY 1";
+    assert_eq!(client.rows(told).expect("rows"), ["later", "now", "whole"]);
+    let sums = "SELECT count(*) FROM millpond.checkpoints c JOIN (SELECT job_id, epoch, sum(in_flight_bytes) AS b FROM \
+                millpond.checkpoint_subtasks GROUP BY 1, 2) s ON s.job_id = c.job_id AND s.epoch = c.epoch WHERE s.b <> c.in_flight_bytes";
+    assert_eq!(client.rows(sums).expect("rows"), ["0"]);
+    assert_eq!(
+        client.rows("SELECT count(*), sum(n) FROM now").expect("rows"),
+        client.rows("SELECT count(*), sum(n) FROM later").expect("rows")
+    );
+    client.query("ALTER MATERIALIZED VIEW now SET (aligned_checkpoint_timeout = '2s')").expect("changed");
+}

@@ -1,4 +1,5 @@
-//! Views made before their data, made after it, killed in the middle, and restored at another parallelism: at the end all equal the batch query.
+//! Views made before their data, made after it, killed in the middle, restored at another parallelism, and all that from checkpoints that have
+//! waited for nothing: at the end all equal the batch query.
 
 use std::path::Path;
 
@@ -21,6 +22,8 @@ enum Way {
     Killed,
     /// Ended in order, and started with other numbers of subtasks.
     Rescaled,
+    /// SIGKILL, twice, and started with other numbers of subtasks; checkpoints wait for no barrier.
+    Overtaken,
 }
 
 #[test]
@@ -28,12 +31,12 @@ fn four_ways_lead_to_the_same_contents() {
     let seed = seed();
     let mut answers: Vec<Vec<(Query, Option<Contents>)>> = Vec::new();
     // Two at a time.
-    for ways in [[Way::Straight, Way::Backfilled], [Way::Killed, Way::Rescaled]] {
-        let ends = std::thread::scope(|scope| {
-            let threads = ways.map(|way| scope.spawn(move || go(way, seed)));
-            threads.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    for ways in [&[Way::Straight, Way::Backfilled][..], &[Way::Killed, Way::Rescaled], &[Way::Overtaken]] {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = ways.iter().map(|way| scope.spawn(move || go(*way, seed))).collect();
+            let ends = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            answers.extend(ends);
         });
-        answers.extend(ends);
     }
     let mut failures = Failures::default();
     for way in &answers[1..] {
@@ -44,6 +47,10 @@ fn four_ways_lead_to_the_same_contents() {
         }
     }
     failures.check(seed);
+}
+
+fn session_rows(server: &ServerProcess, sql: &str) -> Vec<String> {
+    server.connect().expect("a session").rows(sql).expect("rows")
 }
 
 /// What the queries answer at the end of a way, where their views agree.
@@ -63,6 +70,9 @@ fn go(way: Way, seed: u64) -> Vec<(Query, Option<Contents>)> {
     let mut server = start("2");
     let mut session = server.connect().expect("a session");
     run_all(&mut session, history::definitions());
+    if matches!(way, Way::Overtaken) {
+        run(&mut session, "SET aligned_checkpoint_timeout = 0");
+    }
     if !matches!(way, Way::Backfilled) {
         create_views(&mut session, &mut queries, &mut failures);
     }
@@ -79,11 +89,24 @@ fn go(way: Way, seed: u64) -> Vec<(Query, Option<Contents>)> {
             server.terminate();
             server = start("3");
         }
+        Way::Overtaken => {
+            server.kill();
+            start("1").kill();
+            server = start("3");
+        }
     }
     steps(&server);
-    if matches!(way, Way::Rescaled) {
-        server.terminate();
-        server = start("1");
+    match way {
+        Way::Rescaled => {
+            server.terminate();
+            server = start("1");
+        }
+        Way::Overtaken => {
+            assert_ne!(session_rows(&server, "SELECT count(*) FROM millpond.checkpoints WHERE mode = 'unaligned'"), ["0"]);
+            server.kill();
+            server = start("5");
+        }
+        Way::Straight | Way::Backfilled | Way::Killed => {}
     }
     let mut session = server.connect().expect("a session");
     if matches!(way, Way::Backfilled) {
