@@ -3,8 +3,9 @@
 
     recovery.py [--binary PATH] [--gigabytes 1]
 
-A source of random rows feeds a join and an aggregate by a wide key until the jobs hold that much state; after a checkpoint the server is killed
-and started again. Targets with 1 GB: a read with read_freshness = 'any' answers within 2 s, all jobs have caught up within 15 s.
+A source of random rows feeds an aggregate by a wide key until its job holds that much state. While it goes on the job is told to go on with four
+subtasks, then with one; the pause is the longest time in which the view saw no new epoch (target 1 s). Then the server is killed and started
+again. Targets with 1 GB: a read with read_freshness = 'any' answers within 2 s, all jobs have caught up within 15 s.
 """
 import argparse, time
 
@@ -13,6 +14,26 @@ import psycopg2
 from servers import Millpond
 
 STATE = "SELECT coalesce(sum(state_bytes), 0) FROM millpond.jobs WHERE kind = 'view'"
+
+
+def rescale(server: Millpond, parallelism: int) -> None:
+    watcher = server.connect().cursor()
+    watcher.execute("SELECT count(*) FROM millpond.recoveries WHERE cause = 'alter'")
+    before = watcher.fetchone()[0]
+    server.sql(f"ALTER MATERIALIZED VIEW notes SET PARALLELISM {parallelism}")
+    began = moved = time.monotonic()
+    pause, epoch, done = 0.0, None, None
+    # A little longer than it takes, so that what follows is seen too.
+    while done is None or time.monotonic() < done + 2:
+        watcher.execute("SELECT epoch, (SELECT count(*) FROM millpond.recoveries WHERE cause = 'alter' AND caught_up_ms IS NOT NULL) "
+                        "FROM millpond.jobs WHERE name = 'notes'")
+        now, (seen, recoveries) = time.monotonic(), watcher.fetchone()
+        if seen != epoch:
+            pause, moved, epoch = max(pause, now - moved), now, seen
+        if recoveries > before and done is None:
+            done = now
+        assert now - began < 120, "the job does not go on"
+    print(f"parallelism {parallelism}: in effect after {done - began:.1f} s, no new epoch for {pause:.2f} s at most (target 1 s)")
 
 
 def main() -> None:
@@ -32,6 +53,8 @@ def main() -> None:
             time.sleep(0.5)
         before = float(server.value(STATE))
         print(f"{before / 1e9:.2f} GB of state after {time.monotonic() - began:.0f} s, {server.memory_mib():.0f} MiB of memory")
+        for parallelism in (4, 1, 2):
+            rescale(server, parallelism)
         rows = server.value("SET read_freshness = 'any'; SELECT count(*) FROM notes")
         server.kill()
         killed = time.monotonic()
