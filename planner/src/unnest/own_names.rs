@@ -51,9 +51,12 @@ fn in_expression(expression: Expr) -> Result<Transformed<Expr>> {
     })
 }
 
-/// A subquery whose columns do not matter, with a constant one.
+/// A correlated subquery whose columns do not matter, with a constant one.
 fn without_outputs(subquery: Subquery) -> Result<Subquery> {
-    let LogicalPlan::Projection(projection) = subquery.subquery.as_ref() else { return Ok(subquery) };
+    let projection = match subquery.subquery.as_ref() {
+        LogicalPlan::Projection(projection) if is_correlated(&subquery.subquery) => projection,
+        _ => return Ok(subquery),
+    };
     let row = lit(true).alias("__row");
     let plan = LogicalPlan::Projection(Projection::try_new(vec![row], Arc::clone(&projection.input))?);
     Ok(Subquery { outer_ref_columns: plan.all_out_ref_exprs(), subquery: Arc::new(plan), ..subquery })
