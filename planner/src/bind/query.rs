@@ -2,7 +2,10 @@
 
 use std::rc::Rc;
 
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::{
+    common::{Column, ScalarValue},
+    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit},
+};
 use sqlparser::ast::{self, LimitClause, OrderBy, OrderByKind, Query, SetExpr, Spanned};
 
 use super::{
@@ -83,10 +86,8 @@ impl Binder<'_> {
             None => {}
         }
         if let Some(clause) = &query.fetch {
-            if clause.with_ties || clause.percent {
-                return Err(
-                    PlanError::unsupported("FETCH .. WITH TIES and PERCENT are not supported").with_hint("Use rank() in a subquery.")
-                );
+            if clause.percent {
+                return Err(PlanError::unsupported("FETCH .. PERCENT is not supported").with_hint("Use percent_rank() in a subquery."));
             }
             fetch = match &clause.quantity {
                 Some(quantity) => self.row_count(quantity, "LIMIT", &scope)?,
@@ -95,6 +96,9 @@ impl Binder<'_> {
         }
         if skip.is_none() && fetch.is_none() {
             return Ok(rows);
+        }
+        if let (Some(ast::Fetch { with_ties: true, .. }), Some(fetch)) = (&query.fetch, &fetch) {
+            return with_ties(rows, skip, fetch.clone());
         }
         let plan = LogicalPlanBuilder::from(rows.plan).limit_by_expr(skip, fetch)?.build()?;
         Ok(BoundRows { plan, columns: rows.columns })
@@ -113,7 +117,7 @@ impl Binder<'_> {
         match self.constant_of(value.clone())? {
             Some(constant) if constant.is_null() => Ok(None),
             Some(constant) => {
-                let negative = constant < datafusion::common::ScalarValue::Int64(Some(0));
+                let negative = constant < ScalarValue::Int64(Some(0));
                 let code = if clause == "LIMIT" { sqlstate::INVALID_ROW_COUNT_IN_LIMIT } else { sqlstate::INVALID_ROW_COUNT_IN_OFFSET };
                 if negative {
                     return Err(PlanError::new(code, format!("{clause} must not be negative")).at(span));
@@ -128,9 +132,36 @@ impl Binder<'_> {
     ///
     /// # Errors
     /// Errors of its evaluation.
-    pub(crate) fn constant_of(&self, value: Typed) -> Result<Option<datafusion::common::ScalarValue>> {
+    pub(crate) fn constant_of(&self, value: Typed) -> Result<Option<ScalarValue>> {
         crate::functions::session::evaluate_constant(value.expr)
     }
+}
+
+/// `FETCH FIRST n ROWS WITH TIES`: all rows that rank as high as the last one.
+fn with_ties(rows: BoundRows, skip: Option<Expr>, fetch: Expr) -> Result<BoundRows> {
+    // Keys that are not shown have been cut off above the sort.
+    let (outputs, sort) = match &rows.plan {
+        LogicalPlan::Projection(projection) if let LogicalPlan::Sort(sort) = projection.input.as_ref() => {
+            (projection.expr.clone(), sort.clone())
+        }
+        LogicalPlan::Sort(sort) => (sort.input.schema().columns().into_iter().map(Expr::Column).collect(), sort.clone()),
+        _ => return Err(PlanError::new(sqlstate::SYNTAX_ERROR, "WITH TIES cannot be specified without ORDER BY clause")),
+    };
+    let rank = crate::functions::window::rank(vec![], sort.expr.clone());
+    let place = Expr::Column(Column::new_unqualified(rank.schema_name().to_string()));
+    let last = match (&skip, &fetch) {
+        (None, fetch) => fetch.clone(),
+        (Some(Expr::Literal(ScalarValue::Int64(Some(skip)), _)), Expr::Literal(ScalarValue::Int64(Some(fetch)), _)) => {
+            lit(skip.saturating_add(*fetch))
+        }
+        (Some(skip), fetch) => skip.clone() + fetch.clone(),
+    };
+    let ranked = LogicalPlanBuilder::window_plan(sort.input.as_ref().clone(), [rank])?;
+    let mut builder = LogicalPlanBuilder::from(ranked).filter(place.lt_eq(last))?.sort(sort.expr)?;
+    if skip.is_some() {
+        builder = builder.limit_by_expr(skip, None)?;
+    }
+    Ok(BoundRows { plan: builder.project(outputs)?.build()?, columns: rows.columns })
 }
 
 /// The items of ORDER BY.

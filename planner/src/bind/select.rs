@@ -164,22 +164,27 @@ impl Binder<'_> {
         items.iter().map(bind).collect()
     }
 
-    /// Rows for the elements of lists that `Expr::Unnest` marks.
+    /// Rows for the elements of lists that `Expr::Unnest` marks. Lists inside of others are expanded before them.
     fn expand_sets(&self, parts: &mut Parts) -> Result<()> {
-        let mut lists: Vec<Expr> = Vec::new();
-        for expr in parts.expressions() {
-            expr.apply(|expr| {
-                if let Expr::Unnest(unnest) = expr
-                    && !lists.contains(&unnest.expr)
-                {
-                    lists.push((*unnest.expr).clone());
-                }
-                Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
-            })?;
+        loop {
+            let mut lists: Vec<Expr> = Vec::new();
+            for expr in parts.expressions() {
+                collect_lists(expr, &mut lists)?;
+            }
+            if lists.is_empty() {
+                return Ok(());
+            }
+            let mut inner: Vec<Expr> = Vec::new();
+            for list in &lists {
+                collect_lists(list, &mut inner)?;
+            }
+            inner.retain(|list| !matches!(list.exists(|inner| Ok(matches!(inner, Expr::Unnest(_)))), Ok(true)));
+            self.expand_lists(parts, if inner.is_empty() { &lists } else { &inner })?;
         }
-        if lists.is_empty() {
-            return Ok(());
-        }
+    }
+
+    /// Expands some lists side by side.
+    fn expand_lists(&self, parts: &mut Parts, lists: &[Expr]) -> Result<()> {
         let names: Vec<String> = lists.iter().map(|_| self.unique_qualifier("__list")).collect();
         let plan = std::mem::take(&mut parts.plan);
         let mut outputs: Vec<Expr> = self.repeated_columns(&plan);
@@ -301,6 +306,19 @@ fn settle_nullability(rows: &mut BoundRows) {
     for (column, field) in rows.columns.iter_mut().zip(rows.plan.schema().fields()) {
         column.nullable = field.is_nullable();
     }
+}
+
+/// Adds the lists that an expression expands, each once.
+fn collect_lists(expr: &Expr, lists: &mut Vec<Expr>) -> Result<()> {
+    expr.apply(|expr| {
+        if let Expr::Unnest(unnest) = expr
+            && !lists.contains(&unnest.expr)
+        {
+            lists.push((*unnest.expr).clone());
+        }
+        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
 }
 
 /// The number of a column, if all columns of the name show the same value.

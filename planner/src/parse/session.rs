@@ -57,7 +57,13 @@ impl Grammar<'_> {
         if !self.symbol(&Token::Eq) {
             self.expect_word("TO")?;
         }
-        Ok((name, self.setting_value()?))
+        if name != "search_path" {
+            return Ok((name, self.setting_value()?));
+        }
+        // A list of names, each of which may have any character in it.
+        let names = if self.word("DEFAULT") { None } else { Some(self.list(Self::one_setting_value)?) };
+        let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
+        Ok((name, names.map(|names| names.iter().map(quoted).collect::<Vec<_>>().join(", "))))
     }
 
     /// `name` or `extension.name`, in lower case.

@@ -12,6 +12,7 @@ use datafusion::{
     logical_expr::{
         Aggregate, Distinct, Expr, Filter, Limit, LogicalPlan, Projection, Sort, SubqueryAlias,
         expr::{Exists, InSubquery},
+        lit,
         logical_plan::Subquery,
     },
 };
@@ -40,12 +41,25 @@ fn lateral(alias: SubqueryAlias) -> Result<Transformed<LogicalPlan>> {
 fn in_expression(expression: Expr) -> Result<Transformed<Expr>> {
     Ok(match expression {
         Expr::ScalarSubquery(subquery) => Transformed::yes(Expr::ScalarSubquery(changed(subquery)?)),
-        Expr::Exists(Exists { subquery, negated }) => Transformed::yes(Expr::Exists(Exists { subquery: changed(subquery)?, negated })),
+        Expr::Exists(Exists { subquery, negated }) => {
+            Transformed::yes(Expr::Exists(Exists { subquery: changed(without_outputs(subquery)?)?, negated }))
+        }
         Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
             Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery: changed(subquery)?, negated }))
         }
         other => Transformed::no(other),
     })
+}
+
+/// A correlated subquery whose columns do not matter, with a constant one.
+fn without_outputs(subquery: Subquery) -> Result<Subquery> {
+    let projection = match subquery.subquery.as_ref() {
+        LogicalPlan::Projection(projection) if is_correlated(&subquery.subquery) => projection,
+        _ => return Ok(subquery),
+    };
+    let row = lit(true).alias("__row");
+    let plan = LogicalPlan::Projection(Projection::try_new(vec![row], Arc::clone(&projection.input))?);
+    Ok(Subquery { outer_ref_columns: plan.all_out_ref_exprs(), subquery: Arc::new(plan), ..subquery })
 }
 
 fn changed(subquery: Subquery) -> Result<Subquery> {

@@ -1,6 +1,6 @@
 //! Which subqueries DataFusion makes joins of by itself.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use datafusion::{
     common::{
@@ -8,7 +8,7 @@ use datafusion::{
         tree_node::{TreeNode, TreeNodeRecursion},
     },
     logical_expr::{
-        BinaryExpr, Expr, Filter, Limit, LogicalPlan, Operator, Projection,
+        BinaryExpr, Expr, Filter, Limit, LogicalPlan, Operator,
         expr::{Exists, InSubquery},
         logical_plan::Subquery,
         utils::split_conjunction,
@@ -69,32 +69,42 @@ pub(super) fn is_correlated(plan: &LogicalPlan) -> bool {
 /// Whether all correlation of a plan is equality of one of its columns with an outer one, in one filter below nothing but projections (and, if
 /// allowed, one aggregation to a single row).
 fn correlates_by_columns(plan: &LogicalPlan, aggregates: bool) -> bool {
+    equality_only(plan, aggregates) && !names_clash(plan)
+}
+
+fn equality_only(plan: &LogicalPlan, aggregates: bool) -> bool {
     let own = |plan: &LogicalPlan| plan.contains_outer_reference() || has_correlated_subquery(plan);
     match plan {
-        LogicalPlan::Projection(projection) => {
-            !own(plan) && !takes_a_key_name(projection) && correlates_by_columns(&projection.input, aggregates)
-        }
-        LogicalPlan::SubqueryAlias(alias) => correlates_by_columns(&alias.input, aggregates),
+        LogicalPlan::Projection(projection) => !own(plan) && equality_only(&projection.input, aggregates),
+        LogicalPlan::SubqueryAlias(alias) => equality_only(&alias.input, aggregates),
         LogicalPlan::Aggregate(aggregate) if aggregates && aggregate.group_expr.is_empty() => {
-            !own(plan) && correlates_by_columns(&aggregate.input, false)
+            !own(plan) && equality_only(&aggregate.input, false)
         }
         LogicalPlan::Filter(filter) if !has_correlated_subquery(plan) => {
             let mut equal = split_conjunction(&filter.predicate).into_iter().filter(|conjunct| conjunct.contains_outer());
-            equal.all(is_equality_of_columns) && (!is_correlated(&filter.input) || correlates_by_columns(&filter.input, aggregates))
+            equal.all(is_equality_of_columns) && (!is_correlated(&filter.input) || equality_only(&filter.input, aggregates))
         }
         other => !is_correlated(other),
     }
 }
 
-/// Whether an output has the name of a column by which the input correlates, which DataFusion would add to the outputs.
-fn takes_a_key_name(projection: &Projection) -> bool {
-    let named = |name: &str| projection.schema.iter().any(|(table, field)| table.is_none() && field.name() == name);
-    let found = projection.input.exists(|node| {
-        let LogicalPlan::Filter(filter) = node else { return Ok(false) };
-        let outer = split_conjunction(&filter.predicate).into_iter().filter(|conjunct| conjunct.contains_outer());
-        Ok(outer.flat_map(Expr::column_refs).any(|column| named(&column.name)))
+/// Whether a column by which a plan correlates has the name of another such column or of another output. DataFusion puts them side by side
+/// under one table.
+fn names_clash(plan: &LogicalPlan) -> bool {
+    let (mut keys, mut outputs) = (BTreeSet::new(), BTreeSet::new());
+    let found = plan.apply(|node| {
+        match node {
+            LogicalPlan::Filter(filter) => {
+                let outer = split_conjunction(&filter.predicate).into_iter().filter(|conjunct| conjunct.contains_outer());
+                keys.extend(outer.flat_map(Expr::column_refs).cloned());
+            }
+            LogicalPlan::Projection(projection) => outputs.extend(projection.schema.columns()),
+            _ => {}
+        }
+        Ok(if is_correlated(node) { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Jump })
     });
-    found.unwrap_or(false)
+    let clashes = |key: &Column| keys.iter().chain(&outputs).any(|other| other.name == key.name && other != key);
+    found.is_err() || keys.iter().any(clashes)
 }
 
 /// Whether expressions of a node hold subqueries that mention more than the node's own columns; any correlated one counts.

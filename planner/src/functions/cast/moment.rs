@@ -114,7 +114,9 @@ pub(crate) fn read_interval_with_fields(
     let name = name.strip_suffix('s').unwrap_or(&name);
     let invalid = || PlanError::new(sqlstate::SYNTAX_ERROR, format!("syntax error at or near \"{field}\""));
     let unit = IntervalUnit::parse(name).ok_or_else(invalid)?;
-    let mut interval = pg_text::parse_interval_with_unit(text, unit, &binder.environment.text)?;
+    let minutes = matches!((leading, last), (Some(DateTimeField::Minute | DateTimeField::Minutes), Some(_)));
+    let clock = if minutes { with_hours(text) } else { text.to_owned() };
+    let mut interval = pg_text::parse_interval_with_unit(&clock, unit, &binder.environment.text)?;
     const MINUTE: i64 = 60_000_000_000;
     match name {
         "year" => interval = IntervalMonthDayNano::new(interval.months / 12 * 12, 0, 0),
@@ -125,4 +127,14 @@ pub(crate) fn read_interval_with_fields(
         _ => {}
     }
     Ok(ScalarValue::IntervalMonthDayNano(Some(interval)))
+}
+
+/// An interval's text of minutes and seconds, in which `12:34` has no hours, with hours.
+fn with_hours(text: &str) -> String {
+    let part = |part: &str| {
+        let digits = part.trim_start_matches(['+', '-']);
+        let sign = &part[..part.len() - digits.len()];
+        if digits.matches(':').count() == 1 { format!("{sign}0:{digits}") } else { part.to_owned() }
+    };
+    text.split_whitespace().map(part).collect::<Vec<_>>().join(" ")
 }
