@@ -54,12 +54,12 @@ impl Place {
         self.budget.used()
     }
 
-    /// Makes a checkpoint of what the subtasks gave, and an empty store for what comes next.
-    pub(super) fn complete(&mut self, epoch: Epoch, parts: Vec<TaskCheckpoint>) {
+    /// Makes a checkpoint of what the subtasks gave, and an empty store for what comes next. All of them had closed `closed`.
+    pub(super) fn complete(&mut self, epoch: Epoch, closed: Epoch, parts: Vec<TaskCheckpoint>) {
         let input = ManifestInput { epoch, parts, in_flight: None, upstream: Vec::new(), notes: Default::default() };
         self.runtime.block_on(self.checkpointer.complete(input)).expect("a checkpoint completes");
         self.generation += 1;
-        self.closed = epoch;
+        self.closed = closed;
         self.checkpointer = Checkpointer::new(self.objects.clone(), 1, self.generation + 1, 0);
         self.store = open_store(&self.directory, &self.budget, self.generation, self.backend);
     }
@@ -143,10 +143,10 @@ impl Instance {
         self.finish(progress, out, Vec::new())
     }
 
-    pub(super) fn snapshot(&mut self, epoch: Epoch) -> TaskCheckpoint {
-        self.operator.snapshot(epoch).expect("the operator writes its state");
+    pub(super) fn snapshot(&mut self, closed: Epoch, checkpoint: Epoch) -> TaskCheckpoint {
+        self.operator.snapshot(closed).expect("the operator writes its state");
         let mut tables = self.operator.tables();
-        self.context.state.snapshot(&mut tables, epoch).expect("state can be drained")
+        self.context.state.snapshot(&mut tables, checkpoint).expect("state can be drained")
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use millpond_storage::{
     checkpoint::{InFlight, Segment, SegmentMessage},
     epoch::Epoch,
@@ -136,7 +135,7 @@ impl Restart {
                             Some(Message::Barrier(Barrier { epoch: *epoch, time_us: *time_us, kind: BarrierKind::Epoch }))
                         }
                         SegmentMessage::Rows(rows) => {
-                            let chunk = chunk(rows, &exchange.schema)?;
+                            let chunk = chunk(rows);
                             let part = if contained { Some(chunk) } else { splitter.split(&chunk, width)?.swap_remove(index) };
                             part.map(Message::Chunk)
                         }
@@ -157,10 +156,10 @@ fn watermark(column: u32, micros: i64) -> Watermark {
     Watermark { column: column as usize, micros }
 }
 
-fn chunk(rows: &SignedBatch, schema: &SchemaRef) -> Result<Chunk> {
-    let batch = RecordBatch::try_new(schema.clone(), rows.batch.columns().to_vec())?;
-    Ok(match &rows.signs {
-        Some(signs) => Chunk::new(batch, signs.iter().map(|sign| Op::from_sign(*sign)).collect()),
-        None => Chunk::inserts(batch),
-    })
+/// The chunk as it was sent.
+fn chunk(rows: &SignedBatch) -> Chunk {
+    match &rows.signs {
+        Some(signs) => Chunk::new(rows.batch.clone(), signs.iter().map(|sign| Op::from_sign(*sign)).collect()),
+        None => Chunk::inserts(rows.batch.clone()),
+    }
 }
