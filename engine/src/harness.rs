@@ -217,10 +217,11 @@ impl Harness {
     fn restart_from(&mut self, parallelism: usize, checkpoint: Epoch, ahead: u64) {
         let epoch = self.epoch;
         let closed = |subtask: usize| Epoch(epoch + if subtask == 0 { ahead } else { 0 });
+        let applied = self.instances.iter().map(Instance::applied_watermark).min().unwrap_or(i64::MIN);
         let parts = self.instances.iter_mut().enumerate();
         let parts = parts.map(|(subtask, instance)| instance.snapshot(closed(subtask), checkpoint)).collect();
         self.instances.clear();
-        self.place.complete(checkpoint, Epoch(self.epoch), parts);
+        self.place.complete(checkpoint, Epoch(self.epoch), applied, parts);
         self.settings.parallelism = parallelism;
         self.checks.restarted();
         self.start();

@@ -1,6 +1,6 @@
 //! Where the subtasks of a job start: from nothing, at the barrier of an aligned checkpoint, or in the midst of several epochs.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use millpond_storage::{
     checkpoint::{InFlight, Segment, SegmentMessage},
@@ -36,6 +36,8 @@ pub struct Restart {
     pub barriers: Vec<Barrier>,
     segments: Vec<Segment>,
     generation: u32,
+    /// Per node, the lowest watermark by which rows were late.
+    pub applied: BTreeMap<usize, i64>,
     /// What the root had collected of epochs that it has still to close.
     pub unsealed: Vec<(Epoch, SignedBatch)>,
 }
@@ -110,6 +112,11 @@ impl Restart {
     /// The last epoch that all subtasks of the root had closed.
     pub fn root_closed(&self) -> Epoch {
         self.closed.last().copied().unwrap_or_default()
+    }
+
+    /// The watermark by which rows of a node were late at the last barrier that all subtasks had closed.
+    pub fn applied_watermark(&self, node: usize) -> i64 {
+        self.applied.get(&node).copied().unwrap_or(i64::MIN)
     }
 
     /// The generation of the channels that begin now: greater than that of any rest.
