@@ -191,15 +191,47 @@ impl Harness {
         text_of(&std::mem::take(&mut self.changes))
     }
 
+    /// Ends the epoch for the first subtask alone; gives its changes.
+    pub(crate) fn barrier_of_first(&mut self) -> String {
+        let barrier = Barrier { epoch: Epoch(self.epoch + 1), time_us: 0, kind: BarrierKind::Epoch };
+        let emitted = self.instances[0].on_barrier(barrier, self.settings.room);
+        self.take(0, emitted);
+        let changes = std::mem::take(&mut self.changes);
+        for (row, change) in &changes {
+            *self.contents.entry(row.clone()).or_default() += change;
+        }
+        text_of(&changes)
+    }
+
     /// Takes a checkpoint now, also in mid-epoch, and goes on from it with another parallelism.
     pub(crate) fn restart(&mut self, parallelism: usize) {
         self.epoch += 1;
-        let parts = self.instances.iter_mut().map(|instance| instance.snapshot(Epoch(self.epoch))).collect();
+        self.restart_from(parallelism, Epoch(self.epoch), 0);
+    }
+
+    /// The same, when the first subtask has closed one epoch more than the others: that epoch is closed again.
+    pub(crate) fn restart_apart(&mut self, parallelism: usize) {
+        self.restart_from(parallelism, Epoch(self.epoch + 2), 1);
+    }
+
+    fn restart_from(&mut self, parallelism: usize, checkpoint: Epoch, ahead: u64) {
+        let epoch = self.epoch;
+        let closed = |subtask: usize| Epoch(epoch + if subtask == 0 { ahead } else { 0 });
+        let applied = self.instances.iter().map(Instance::applied_watermark).min().unwrap_or(i64::MIN);
+        let parts = self.instances.iter_mut().enumerate();
+        let parts = parts.map(|(subtask, instance)| instance.snapshot(closed(subtask), checkpoint)).collect();
         self.instances.clear();
-        self.place.complete(Epoch(self.epoch), parts);
+        self.place.complete(checkpoint, Epoch(self.epoch), applied, parts);
         self.settings.parallelism = parallelism;
         self.checks.restarted();
         self.start();
+    }
+
+    /// The rows of a chunk in text form that belong to a subtask.
+    pub(crate) fn rows_of(&self, subtask: usize, port: usize, text: &str) -> String {
+        let chunk = Chunk::parse(&self.inputs[port], text).expect("a test's chunk is well-formed");
+        let owners = self.distribution_keys(port, &chunk);
+        select(&chunk, |row| owners[row] == subtask).lines().join("\n")
     }
 
     fn take(&mut self, subtask: usize, emitted: Vec<crate::operator::Emitted>) {

@@ -107,6 +107,11 @@ impl Metrics {
                 "Bytes of materialization that a job's newest checkpoint has uploaded",
                 known().map(|(labels, status)| (labels, status.materialized_bytes as f64)).collect(),
             ),
+            gauge(
+                "checkpoint_in_flight_bytes",
+                "Bytes of messages that a job's newest checkpoint has overtaken; 0 if it was aligned",
+                known().map(|(labels, status)| (labels, status.in_flight_bytes.unwrap_or(0) as f64)).collect(),
+            ),
             gauge("checkpoints_failed", "Failed ones among the checkpoints that are remembered", failures),
         ]
     }

@@ -37,6 +37,7 @@ pub(super) struct Place {
     runtime: tokio::runtime::Runtime,
     generation: u64,
     closed: Epoch,
+    applied: i64,
 }
 
 impl Place {
@@ -47,19 +48,20 @@ impl Place {
         let store = open_store(&directory, &budget, 0, backend);
         let objects = ObjectStorage::memory();
         let checkpointer = Checkpointer::new(objects.clone(), 1, 1, 0);
-        Self { store, budget, backend, directory, objects, checkpointer, runtime, generation: 0, closed: Epoch(0) }
+        Self { store, budget, backend, directory, objects, checkpointer, runtime, generation: 0, closed: Epoch(0), applied: i64::MIN }
     }
 
     pub(super) fn memory_used(&self) -> usize {
         self.budget.used()
     }
 
-    /// Makes a checkpoint of what the subtasks gave, and an empty store for what comes next.
-    pub(super) fn complete(&mut self, epoch: Epoch, parts: Vec<TaskCheckpoint>) {
+    /// Makes a checkpoint of what the subtasks gave, and an empty store for what comes next. All of them had closed `closed`, with the
+    /// watermark `applied`.
+    pub(super) fn complete(&mut self, epoch: Epoch, closed: Epoch, applied: i64, parts: Vec<TaskCheckpoint>) {
         let input = ManifestInput { epoch, parts, in_flight: None, upstream: Vec::new(), notes: Default::default() };
         self.runtime.block_on(self.checkpointer.complete(input)).expect("a checkpoint completes");
         self.generation += 1;
-        self.closed = epoch;
+        (self.closed, self.applied) = (closed, applied);
         self.checkpointer = Checkpointer::new(self.objects.clone(), 1, self.generation + 1, 0);
         self.store = open_store(&self.directory, &self.budget, self.generation, self.backend);
     }
@@ -109,7 +111,7 @@ impl Instance {
         let budget = place.budget.clone();
         let epoch_time_us = Arc::new(AtomicI64::new(0));
         let closed = place.closed;
-        let mut context = OperatorContext { state, side, budget, closed, epoch_time_us, subtask, parallelism, inputs };
+        let mut context = OperatorContext { state, side, budget, closed, applied_watermark: place.applied, epoch_time_us, subtask, parallelism, inputs };
         let operator = build(node, &mut context).expect("the operator can be built");
         Self { operator, context }
     }
@@ -143,10 +145,14 @@ impl Instance {
         self.finish(progress, out, Vec::new())
     }
 
-    pub(super) fn snapshot(&mut self, epoch: Epoch) -> TaskCheckpoint {
-        self.operator.snapshot(epoch).expect("the operator writes its state");
+    pub(super) fn applied_watermark(&self) -> i64 {
+        self.operator.applied_watermark().unwrap_or(i64::MIN)
+    }
+
+    pub(super) fn snapshot(&mut self, closed: Epoch, checkpoint: Epoch) -> TaskCheckpoint {
+        self.operator.snapshot(closed).expect("the operator writes its state");
         let mut tables = self.operator.tables();
-        self.context.state.snapshot(&mut tables, epoch).expect("state can be drained")
+        self.context.state.snapshot(&mut tables, checkpoint).expect("state can be drained")
     }
 }
 

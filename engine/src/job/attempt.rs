@@ -30,6 +30,8 @@ pub(super) struct Attempt {
     pub(super) store: Arc<JobStore>,
     pub(super) inputs: JobInputs,
     pub(super) positions: ScanPositions,
+    /// By which watermarks rows were late at the last checkpoint, per node.
+    pub(super) applied: BTreeMap<usize, i64>,
     /// Where the scans stood when the attempt began.
     pub(super) positions_at_start: ScanPositions,
     pub(super) injected: Epoch,

@@ -9,7 +9,7 @@ use millpond_storage::{
 };
 
 use super::{
-    checkpoint::{CUT_NOTE, FINISHED_NOTE, POSITIONS_NOTE},
+    checkpoint::{CUT_NOTE, FINISHED_NOTE, POSITIONS_NOTE, WATERMARKS_NOTE},
     driver::{Driver, Ended},
     renewal::Succession,
     running::{JobInputs, ScanPositions},
@@ -36,8 +36,8 @@ impl Driver {
     /// job had finished.
     pub(super) async fn begin(&mut self, inputs: &JobInputs) -> Result<Option<Beginning>> {
         let fragments = self.spec.graph.fragments.len();
-        if let Some(Succession { epoch, positions, store, checkpointer }) = self.succession.take() {
-            let restart = Restart::aligned(fragments, epoch);
+        if let Some(Succession { epoch, positions, applied, store, checkpointer }) = self.succession.take() {
+            let restart = Restart { applied, ..Restart::aligned(fragments, epoch) };
             return Ok(Some(Beginning { checkpointer, store, origin: StateOrigin::Store, positions, injected: Some(epoch), restart }));
         }
         let checkpointer = self.shared.checkpointer(self.spec.id, self.fingerprint);
@@ -70,14 +70,16 @@ impl Driver {
     /// Where the subtasks start, and the epoch up to which the inputs have been consumed.
     async fn restart_from(&self, checkpointer: &Checkpointer, restored: &Restored) -> Result<(Restart, Epoch)> {
         let fragments = self.spec.graph.fragments.len();
+        let applied = restored.notes().get(WATERMARKS_NOTE).map_or("{}", String::as_str);
+        let applied = serde_json::from_str(applied).map_err(|e| EngineError::Internal(format!("watermarks of a checkpoint: {e}")))?;
         if !restored.is_unaligned() {
-            return Ok((Restart::aligned(fragments, restored.epoch()), restored.epoch()));
+            return Ok((Restart { applied, ..Restart::aligned(fragments, restored.epoch()) }, restored.epoch()));
         }
         let note = restored.notes().get(CUT_NOTE).map_or("", String::as_str);
         let note: CutNote = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("epochs of a checkpoint: {e}")))?;
         let consumed = note.consumed();
         let flights = checkpointer.load_in_flight(restored).await?;
-        Ok((Restart::unaligned(fragments, note, flights)?, consumed))
+        Ok((Restart { applied, ..Restart::unaligned(fragments, note, flights)? }, consumed))
     }
 
     /// The newest checkpoint. A job whose collection was never shown has none to go on from: its creation was cut short, and it begins anew.

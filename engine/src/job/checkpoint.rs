@@ -31,6 +31,8 @@ use crate::{
 pub(super) const POSITIONS_NOTE: &str = "scan_positions";
 /// Name of the manifest note that says in which epochs an unaligned checkpoint was taken.
 pub(super) const CUT_NOTE: &str = "cut";
+/// Name of the manifest note that says by which watermarks rows are late.
+pub(super) const WATERMARKS_NOTE: &str = "applied_watermarks";
 /// Name of the manifest note that says that the job had finished.
 pub(super) const FINISHED_NOTE: &str = "finished";
 /// Pause after a checkpoint that the store refused.
@@ -74,6 +76,7 @@ impl Driver {
         cut: Option<CutNote>,
     ) -> Result<()> {
         let consumed = cut.as_ref().map_or(barrier.epoch, CutNote::consumed);
+        attempt.applied = lowest_watermarks(&parts);
         let notes = notes(attempt, barrier, &parts, cut.as_ref())?;
         let upstream: Vec<Arc<Collection>> = attempt.inputs.collections.values().cloned().collect();
         let named = attempt.inputs.collections.keys().map(|id| (*id, consumed)).collect();
@@ -157,13 +160,21 @@ impl Driver {
     }
 }
 
+/// Per node, the lowest watermark by which rows were late on any subtask.
+fn lowest_watermarks(parts: &[Part]) -> BTreeMap<usize, i64> {
+    let mut lowest: BTreeMap<usize, i64> = BTreeMap::new();
+    for (node, micros) in parts.iter().flat_map(|part| &part.part.applied) {
+        lowest.entry(*node).and_modify(|lowest| *lowest = (*lowest).min(*micros)).or_insert(*micros);
+    }
+    lowest
+}
+
 /// What the job wants to find again.
 fn notes(attempt: &Attempt, barrier: Barrier, parts: &[Part], cut: Option<&CutNote>) -> Result<BTreeMap<String, String>> {
     let failed = |error: serde_json::Error| EngineError::Internal(format!("notes of a checkpoint: {error}"));
     let mut notes = BTreeMap::new();
     let positions = match cut {
-        // All scans of a source stand where the epoch ends.
-        None => ScanPositions { splits: BTreeMap::new(), ..attempt.positions.clone() },
+        None => attempt.positions.clone(),
         Some(cut) => {
             notes.insert(CUT_NOTE.to_string(), serde_json::to_string(cut).map_err(failed)?);
             let places = parts.iter().map(|part| part.part.places.clone());
@@ -171,6 +182,7 @@ fn notes(attempt: &Attempt, barrier: Barrier, parts: &[Part], cut: Option<&CutNo
         }
     };
     notes.insert(POSITIONS_NOTE.to_string(), serde_json::to_string(&positions).map_err(failed)?);
+    notes.insert(WATERMARKS_NOTE.to_string(), serde_json::to_string(&attempt.applied).map_err(failed)?);
     if barrier.kind == BarrierKind::Final {
         notes.insert(FINISHED_NOTE.to_string(), "true".to_string());
     }

@@ -202,8 +202,10 @@ impl Driver {
             checkpointer,
             store,
             inputs,
-            positions_at_start: positions.clone(),
-            positions,
+            applied: BTreeMap::new(),
+            // From the first barrier on all scans of a source stand together.
+            positions: ScanPositions { splits: BTreeMap::new(), ..positions.clone() },
+            positions_at_start: positions,
             injected,
             upper_at_start: self.collection.as_ref().map_or(Epoch(0), |collection| collection.upper()),
             in_flight,

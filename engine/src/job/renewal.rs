@@ -6,6 +6,7 @@
 //! the next attempt seals.
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -76,6 +77,8 @@ pub(super) struct Succession {
     pub(super) epoch: Epoch,
     /// Where the scans stood there.
     pub(super) positions: ScanPositions,
+    /// By which watermarks rows were late there, per node.
+    pub(super) applied: BTreeMap<usize, i64>,
     /// All state.
     pub(super) store: Arc<JobStore>,
     /// Knows the manifests.
@@ -108,6 +111,7 @@ impl Driver {
             self.succession = Some(Succession {
                 epoch: attempt.injected,
                 positions: attempt.positions.clone(),
+                applied: attempt.applied.clone(),
                 store: attempt.store.clone(),
                 checkpointer: attempt.checkpointer.clone(),
             });

@@ -9,7 +9,7 @@ use arrow::{
     compute::filter_record_batch,
 };
 
-use super::{SideOutput, event_time::micros};
+use super::{OperatorContext, SideOutput, event_time::micros};
 use crate::{
     chunk::{Chunk, row_text},
     error::Result,
@@ -31,9 +31,14 @@ pub(crate) struct ClosingTime {
 
 impl ClosingTime {
     /// Watermarks on `columns`; state dies by the one at `position`.
-    pub(crate) fn new(operator: String, columns: &[usize], position: Option<usize>, side: Arc<dyn SideOutput>) -> Self {
+    pub(crate) fn new(operator: String, columns: &[usize], position: Option<usize>, context: &OperatorContext) -> Self {
         let columns = columns.iter().map(|column| (*column, None, None)).collect();
-        Self { operator, columns, position, applied: i64::MIN, side }
+        Self { operator, columns, position, applied: context.applied_watermark, side: context.side.clone() }
+    }
+
+    /// Its watermark at the last barrier.
+    pub(crate) fn applied(&self) -> i64 {
+        self.applied
     }
 
     /// The column by which state dies.

@@ -70,7 +70,7 @@ impl EmitOnWindowClose {
             row: RowCodec::new(&types)?,
             table: context.state.range_table(ids.table(0))?,
             timers: Timers::new(context.state.range_table(ids.table(1))?, context.state.key_groups()),
-            event_time: ClosingTime::new(name, &[column], Some(0), context.side.clone()),
+            event_time: ClosingTime::new(name, &[column], Some(0), context),
             emitting: None,
             due: Vec::new(),
             closing: false,
@@ -179,6 +179,10 @@ impl Operator for EmitOnWindowClose {
     fn on_barrier(&mut self, _barrier: &Barrier, out: &mut Output) -> Result<Progress> {
         self.closing = true;
         self.close(out)
+    }
+
+    fn applied_watermark(&self) -> Option<i64> {
+        Some(self.event_time.applied())
     }
 
     fn tables(&mut self) -> Vec<&mut dyn StateTable> {

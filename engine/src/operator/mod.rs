@@ -82,6 +82,11 @@ pub trait Operator: Send {
         Ok(())
     }
 
+    /// The watermark that counts since the last barrier, of an operator to which rows can be late (`i64::MIN` before the first).
+    fn applied_watermark(&self) -> Option<i64> {
+        None
+    }
+
     /// Its state tables, for the task loop to drain at a snapshot and to relieve of memory between chunks.
     fn tables(&mut self) -> Vec<&mut dyn StateTable> {
         Vec::new()
@@ -147,6 +152,8 @@ pub struct OperatorContext {
     /// The last epoch that the subtask has closed. What operators withheld when a checkpoint was taken in mid-epoch may be of subtasks that had
     /// closed others, above it: it is written with their last one, and stays withheld until a barrier above that.
     pub closed: Epoch,
+    /// What [`Operator::applied_watermark`] of the operator that is built next had been in an earlier life. Set before each call of `build`.
+    pub applied_watermark: i64,
     /// The time of the epoch that is open, microseconds since 1970.
     pub epoch_time_us: Arc<AtomicI64>,
     /// Index of this subtask in its fragment.

@@ -234,6 +234,7 @@ fn build_subtask(
         side: context.side.clone(),
         budget: context.budget.clone(),
         closed,
+        applied_watermark: i64::MIN,
         epoch_time_us: epoch_time_us.clone(),
         subtask: index,
         parallelism,
@@ -247,6 +248,7 @@ fn build_subtask(
             NodeInput::Exchange(exchange) => graph.exchanges[*exchange].schema.clone(),
         };
         operator_context.inputs = node.inputs.iter().map(schema).collect();
+        operator_context.applied_watermark = context.restart.applied_watermark(node.id);
         operators.push(match &node.spec {
             spec if is_scan(spec) => Box::new(PassThrough),
             OperatorSpec::Materialize { .. } => Box::new(Materialize::new(context.collector.clone(), index)),
@@ -264,6 +266,7 @@ fn build_subtask(
         id,
         number: (number, parallelism),
         operators,
+        nodes: fragment.nodes.iter().map(|node| node.id).collect(),
         targets,
         channels,
         inbox,

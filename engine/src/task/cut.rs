@@ -26,6 +26,8 @@ pub struct CheckpointPart {
     pub in_flight: InFlight,
     /// Where its scans stand; of use in an unaligned checkpoint only.
     pub places: ScanPlaces,
+    /// Per node, the watermark by which its rows are late.
+    pub applied: Vec<(usize, i64)>,
     /// From the arrival of the first barrier to the snapshot.
     pub alignment: Duration,
     /// The snapshot.
@@ -67,7 +69,9 @@ impl Running {
         self.checkpointed = checkpoint;
         let alignment = self.aligning_since.take().map_or(Duration::ZERO, |since| began.saturating_sub(since));
         let sync = self.clock.monotonic().saturating_sub(began);
-        Ok(CheckpointPart { checkpoint, is_cut, closed, state, in_flight, places: self.places.clone(), alignment, sync })
+        let operators = self.task.nodes.iter().zip(&self.task.operators);
+        let applied = operators.filter_map(|(node, operator)| Some((*node, operator.applied_watermark()?))).collect();
+        Ok(CheckpointPart { checkpoint, is_cut, closed, state, in_flight, places: self.places.clone(), applied, alignment, sync })
     }
 
     /// What has not been taken of the channels that the barrier passes, and what the root has collected.

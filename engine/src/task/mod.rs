@@ -10,7 +10,8 @@ mod inputs;
 pub mod orders;
 mod pace;
 pub mod restart;
-#[cfg(test)]
-mod simulation;
 pub mod subtask;
 pub mod watermark;
+
+#[cfg(test)]
+mod tests;

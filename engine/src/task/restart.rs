@@ -1,8 +1,7 @@
 //! Where the subtasks of a job start: from nothing, at the barrier of an aligned checkpoint, or in the midst of several epochs.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
-use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use millpond_storage::{
     checkpoint::{InFlight, Segment, SegmentMessage},
     epoch::Epoch,
@@ -37,6 +36,8 @@ pub struct Restart {
     pub barriers: Vec<Barrier>,
     segments: Vec<Segment>,
     generation: u32,
+    /// Per node, the lowest watermark by which rows were late.
+    pub applied: BTreeMap<usize, i64>,
     /// What the root had collected of epochs that it has still to close.
     pub unsealed: Vec<(Epoch, SignedBatch)>,
 }
@@ -113,6 +114,11 @@ impl Restart {
         self.closed.last().copied().unwrap_or_default()
     }
 
+    /// The watermark by which rows of a node were late at the last barrier that all subtasks had closed.
+    pub fn applied_watermark(&self, node: usize) -> i64 {
+        self.applied.get(&node).copied().unwrap_or(i64::MIN)
+    }
+
     /// The generation of the channels that begin now: greater than that of any rest.
     pub fn generation(&self) -> u32 {
         self.generation
@@ -136,7 +142,7 @@ impl Restart {
                             Some(Message::Barrier(Barrier { epoch: *epoch, time_us: *time_us, kind: BarrierKind::Epoch }))
                         }
                         SegmentMessage::Rows(rows) => {
-                            let chunk = chunk(rows, &exchange.schema)?;
+                            let chunk = chunk(rows);
                             let part = if contained { Some(chunk) } else { splitter.split(&chunk, width)?.swap_remove(index) };
                             part.map(Message::Chunk)
                         }
@@ -157,10 +163,10 @@ fn watermark(column: u32, micros: i64) -> Watermark {
     Watermark { column: column as usize, micros }
 }
 
-fn chunk(rows: &SignedBatch, schema: &SchemaRef) -> Result<Chunk> {
-    let batch = RecordBatch::try_new(schema.clone(), rows.batch.columns().to_vec())?;
-    Ok(match &rows.signs {
-        Some(signs) => Chunk::new(batch, signs.iter().map(|sign| Op::from_sign(*sign)).collect()),
-        None => Chunk::inserts(batch),
-    })
+/// The chunk as it was sent.
+fn chunk(rows: &SignedBatch) -> Chunk {
+    match &rows.signs {
+        Some(signs) => Chunk::new(rows.batch.clone(), signs.iter().map(|sign| Op::from_sign(*sign)).collect()),
+        None => Chunk::inserts(rows.batch.clone()),
+    }
 }

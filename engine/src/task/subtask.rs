@@ -128,6 +128,8 @@ pub struct Subtask {
     pub number: (u32, usize),
     /// Operators in topological order.
     pub operators: Vec<Box<dyn Operator>>,
+    /// Their numbers in the graph.
+    pub nodes: Vec<usize>,
     /// Where each operator's output goes.
     pub targets: Vec<Target>,
     /// The channels of the inbox; taken when it starts.

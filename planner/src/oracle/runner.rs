@@ -73,6 +73,7 @@ impl Runner {
                     side: Arc::new(NoRefusals),
                     budget: budget.clone(),
                     closed: Epoch(0),
+                    applied_watermark: i64::MIN,
                     epoch_time_us: Arc::new(AtomicI64::new(0)),
                     subtask: 0,
                     parallelism: 1,

@@ -280,6 +280,10 @@ impl Operator for Aggregate {
         Ok(())
     }
 
+    fn applied_watermark(&self) -> Option<i64> {
+        Some(self.applied)
+    }
+
     fn tables(&mut self) -> Vec<&mut dyn StateTable> {
         let mut tables: Vec<&mut dyn StateTable> = self.groups.tables().into();
         tables.extend(self.values.as_mut().map(|values| &mut values.table as &mut dyn StateTable));

@@ -75,7 +75,7 @@ impl Aggregate {
             emit_on_close: spec.emit_on_close.is_some(),
             watermarks: vec![(None, None); spec.group_by.len()],
             group_by: spec.group_by.clone(),
-            applied: i64::MIN,
+            applied: context.applied_watermark,
             closing_epoch: context.closed,
             stage: Stage::Idle,
             side: context.side.clone(),

@@ -76,3 +76,19 @@ fn output_equals_the_closed_windows_of_a_random_history() {
         }
     }
 }
+
+#[test]
+fn what_was_late_before_a_restart_is_late_after_it() {
+    let mut bench = bench(Settings { parallelism: 2, ..Settings::default() });
+    bench.push(0, &[line('+', 1, 10), line('+', 1, 30)].join("\n"));
+    bench.watermark(0, 1, BASE + 20_000_000);
+    assert_eq!(bench.barrier().lines().count(), 1);
+    for parallelism in [3, 1] {
+        bench.restart(parallelism);
+        bench.push(0, &[line('+', 2, 10), line('+', 2, 19)].join("\n"));
+        assert_eq!(bench.barrier(), "", "the window at 10 has been emitted, and the one at 19 would have been");
+    }
+    assert_eq!(bench.late().len(), 4);
+    bench.watermark(0, 1, i64::MAX);
+    assert_eq!(bench.barrier().lines().count(), 1);
+}

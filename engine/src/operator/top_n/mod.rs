@@ -123,7 +123,7 @@ impl TopN {
             closed: context.closed,
             waiting: BTreeMap::new(),
             timers,
-            event_time: ClosingTime::new(name, &spec.partition_by, spec.expiry, context.side.clone()),
+            event_time: ClosingTime::new(name, &spec.partition_by, spec.expiry, context),
             touched: Touched::default(),
             pending: Pending::default(),
             stage: Stage::Idle,
@@ -251,6 +251,10 @@ impl Operator for TopN {
         }
         self.open_written |= self.touched.len() > 0;
         Ok(())
+    }
+
+    fn applied_watermark(&self) -> Option<i64> {
+        Some(self.event_time.applied())
     }
 
     fn tables(&mut self) -> Vec<&mut dyn StateTable> {
