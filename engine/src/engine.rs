@@ -38,7 +38,7 @@ use crate::{
         sink_driver,
         spec::JobSpec,
         status::{CheckpointStatus, JobCommand, JobHandle, JobState, JobStatus},
-        stops::{Starting, Stops},
+        stops::{Starting, Stop, Stops},
     },
     side::{SideRow, SideRows},
     source::Source,
@@ -192,6 +192,11 @@ impl Engine {
     /// Holds jobs back until the answer is dropped: to be asked for before the jobs of the catalog are started again.
     pub fn starting(&self) -> Starting {
         Starting::new(self.shared.clone())
+    }
+
+    /// Jobs that have not come to an epoch stop at it, until the answer is dropped.
+    pub fn stop_at(&self, epoch: Epoch) -> Stop {
+        Stop::new(self.shared.clone(), epoch)
     }
 
     /// Starts a job. Its collection, if it has one, is readable as far as it was sealed before.

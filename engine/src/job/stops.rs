@@ -1,9 +1,13 @@
-//! Epochs at which every job that comes from behind stops after a start of the server.
+//! Epochs at which every job that comes from behind stops: after a start of the server, and while a transaction reads at one.
 //!
 //! What was sealed is recovered collection by collection, so a view may be known up to an epoch that the views under it have yet to compute
 //! again. It stops there, since it must agree with what it has; then they need contents at that very epoch, not a delta that passes over it.
 
-use std::{collections::BTreeSet, ops::Bound, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::Arc,
+};
 
 use millpond_storage::epoch::Epoch;
 use parking_lot::RwLock;
@@ -14,12 +18,14 @@ use crate::engine::Shared;
 /// The epochs, once they are known.
 pub struct Stops {
     epochs: RwLock<BTreeSet<Epoch>>,
+    /// How many transactions read at each epoch.
+    read: RwLock<BTreeMap<Epoch, usize>>,
     known: watch::Sender<bool>,
 }
 
 impl Default for Stops {
     fn default() -> Self {
-        Self { epochs: RwLock::default(), known: watch::Sender::new(true) }
+        Self { epochs: RwLock::default(), read: RwLock::default(), known: watch::Sender::new(true) }
     }
 }
 
@@ -32,7 +38,35 @@ impl Stops {
 
     /// The first one after an epoch.
     pub(super) fn after(&self, epoch: Epoch) -> Option<Epoch> {
-        self.epochs.read().range((Bound::Excluded(epoch), Bound::Unbounded)).next().copied()
+        let above = (Bound::Excluded(epoch), Bound::Unbounded);
+        let stop = self.epochs.read().range(above).next().copied();
+        let read = self.read.read().range(above).next().map(|(epoch, _)| *epoch);
+        stop.into_iter().chain(read).min()
+    }
+}
+
+/// While this lives, jobs that have not come to its epoch stop there: a transaction may still ask for their contents at it.
+pub struct Stop {
+    shared: Arc<Shared>,
+    epoch: Epoch,
+}
+
+impl Stop {
+    pub(crate) fn new(shared: Arc<Shared>, epoch: Epoch) -> Self {
+        *shared.stops.read.write().entry(epoch).or_default() += 1;
+        Self { shared, epoch }
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        let mut read = self.shared.stops.read.write();
+        if let Some(count) = read.get_mut(&self.epoch) {
+            *count -= 1;
+            if *count == 0 {
+                read.remove(&self.epoch);
+            }
+        }
     }
 }
 
@@ -62,6 +96,9 @@ mod tests {
     fn the_next_stop_is_above() {
         let stops = Stops::default();
         stops.epochs.write().extend([Epoch(4), Epoch(9)]);
+        stops.read.write().insert(Epoch(6), 1);
+        assert_eq!(stops.after(Epoch(4)), Some(Epoch(6)));
+        stops.read.write().clear();
         assert_eq!([0, 4, 8, 9].map(|epoch| stops.after(Epoch(epoch)).map(|stop| stop.0)), [Some(4), Some(9), Some(9), None]);
     }
 }

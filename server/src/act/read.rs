@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use datafusion::catalog::TableProvider;
-use millpond_engine::coordinator::read::{Freshness, ReadPoint};
+use millpond_engine::{
+    coordinator::read::{Freshness, ReadPoint},
+    job::stops::Stop,
+};
 use millpond_planner::catalog::{Catalog, Object, ObjectBody};
 use millpond_storage::{
     collection::{Collection, Hold},
@@ -36,6 +39,8 @@ pub(crate) struct Snapshot {
     /// Relations with this number or above did not exist yet: the block created them since.
     first_new: u64,
     holds: Mutex<BTreeMap<u64, (Epoch, Arc<Hold>)>>,
+    /// Views that lag do not pass over the epoch.
+    _stop: Stop,
 }
 
 /// The relations of a query, opened.
@@ -213,6 +218,7 @@ async fn snapshot(session: &mut Session, catalog: &Catalog, relations: &[u64], c
 
 impl Snapshot {
     fn new(server: &ServerState, catalog: &Catalog, epoch: Epoch, relations: &[u64], holds: Vec<Hold>) -> Self {
+        let stop = server.engine.stop_at(epoch);
         let mut held: BTreeMap<u64, (Epoch, Arc<Hold>)> =
             relations.iter().zip(holds).map(|(id, hold)| (*id, (epoch, Arc::new(hold)))).collect();
         // Whatever the block reads later is read at the same epoch: it is kept from now on.
@@ -225,7 +231,7 @@ impl Snapshot {
                 held.insert(object.id, (epoch, Arc::new(hold)));
             }
         }
-        Self { epoch, first_new: catalog.next_id(), holds: Mutex::new(held) }
+        Self { epoch, first_new: catalog.next_id(), holds: Mutex::new(held), _stop: stop }
     }
 
     /// A hold of a relation at the epoch; waits for one that has not come so far.

@@ -107,6 +107,8 @@ fn a_server_that_starts_while_the_store_is_away_goes_on_when_it_is_back() {
     run(&mut client, "CREATE TABLE t (k int)");
     run(&mut client, "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS c FROM t");
     run(&mut client, "INSERT INTO t VALUES (1), (2)");
+    // The view has them, and its checkpoint is of an epoch that has them.
+    assert_eq!(client.rows("SELECT c FROM v").expect("rows"), ["2"]);
     await_checkpoint(&mut client);
     server.kill();
     store.set_reachable(false);

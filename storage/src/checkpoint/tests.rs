@@ -96,7 +96,7 @@ fn in_flight_at(epoch: Epoch) -> Option<Vec<InFlight>> {
     if epoch.0.is_multiple_of(3) {
         return None;
     }
-    let column: arrow::array::ArrayRef = Arc::new(arrow::array::UInt64Array::from(vec![epoch.0; 5]));
+    let column: arrow::array::ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![epoch.0 as i64; 5]));
     let batch = arrow::record_batch::RecordBatch::try_from_iter([("epoch", column)]).unwrap();
     let messages = vec![SegmentMessage::Rows(SignedBatch::inserts(batch)), SegmentMessage::Barrier { epoch, time_us: 1 }];
     let segment = Segment { exchange: 0, key_groups: 0..256, passed: Epoch(0), generation: 0, watermarks: Vec::new(), messages };

@@ -34,6 +34,9 @@ impl Binder<'_> {
         };
         let columns = named_columns(&query, &create.columns, too_many)?;
         let definition = write_out(&create.query_text.text, create.query_text.start, &self.references(), self.context.catalog)?;
+        if create.materialized && columns.is_empty() {
+            return Err(PlanError::unsupported("a materialized view without columns is not supported"));
+        }
         let body = if create.materialized {
             ObjectBody::MaterializedView(MaterializedView {
                 columns,

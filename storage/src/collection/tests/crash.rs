@@ -161,18 +161,19 @@ fn a_damaged_or_missing_segment_names_the_file() {
 }
 
 #[test]
-fn a_full_disk_fails_the_seal_and_nothing_else() {
+fn on_a_full_disk_changes_wait_in_memory() {
     use std::sync::atomic::Ordering;
     let place = Place::new(64 << 20);
     let collection = place.open(unique());
     let change = |id| vec![signed(&[(row(id, "x", 1.0), 1)])];
     collection.seal(Epoch(1), change(1), None).unwrap();
     place.faults.fail_writes.store(true, Ordering::SeqCst);
-    assert!(matches!(collection.seal(Epoch(2), change(2), None), Err(StorageError::Io { .. })));
-    assert_eq!(collection.upper(), Epoch(1));
-    place.faults.fail_writes.store(false, Ordering::SeqCst);
     collection.seal(Epoch(2), change(2), None).unwrap();
-    collection.flush().unwrap();
+    assert_eq!(contents(&collection, Epoch(2)).len(), 2);
+    assert!(matches!(collection.flush(), Err(StorageError::Io { .. })));
+    assert!(collection.durable() < Epoch(2));
+    place.faults.fail_writes.store(false, Ordering::SeqCst);
+    assert_eq!(collection.flush().unwrap(), Epoch(2));
     place.faults.fail_syncs.store(true, Ordering::SeqCst);
     collection.seal(Epoch(3), change(3), None).unwrap();
     assert!(matches!(collection.flush(), Err(StorageError::Io { .. })));
