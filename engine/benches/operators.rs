@@ -157,18 +157,17 @@ impl Bench {
             properties: StreamProperties::default(),
         };
         let epoch_time_us = Arc::new(AtomicI64::new(0));
-        let mut context =
-            OperatorContext {
-                state,
-                side: Arc::new(Nowhere),
-                budget,
-                epoch_time_us,
-                subtask: 0,
-                parallelism: 1,
-                inputs,
-                closed: Epoch(0),
-                applied_watermark: i64::MIN,
-            };
+        let mut context = OperatorContext {
+            state,
+            side: Arc::new(Nowhere),
+            budget,
+            epoch_time_us,
+            subtask: 0,
+            parallelism: 1,
+            inputs,
+            closed: Epoch(0),
+            applied_watermark: i64::MIN,
+        };
         let operator = build(&node, &mut context).expect("an operator");
         Self { operator, context, out: Output::with_room(4096), emitted: Vec::new(), rows_out: 0, epoch: 0, _directory: directory }
     }

@@ -111,7 +111,8 @@ impl Instance {
         let budget = place.budget.clone();
         let epoch_time_us = Arc::new(AtomicI64::new(0));
         let closed = place.closed;
-        let mut context = OperatorContext { state, side, budget, closed, applied_watermark: place.applied, epoch_time_us, subtask, parallelism, inputs };
+        let mut context =
+            OperatorContext { state, side, budget, closed, applied_watermark: place.applied, epoch_time_us, subtask, parallelism, inputs };
         let operator = build(node, &mut context).expect("the operator can be built");
         Self { operator, context }
     }

@@ -37,7 +37,7 @@ impl Driver {
     pub(super) async fn begin(&mut self, inputs: &JobInputs) -> Result<Option<Beginning>> {
         let fragments = self.spec.graph.fragments.len();
         if let Some(Succession { epoch, positions, applied, store, checkpointer }) = self.succession.take() {
-            let restart = Restart { applied, ..Restart::aligned(fragments, epoch) };
+            let restart = Restart::aligned(fragments, epoch).with_applied(applied);
             return Ok(Some(Beginning { checkpointer, store, origin: StateOrigin::Store, positions, injected: Some(epoch), restart }));
         }
         let checkpointer = self.shared.checkpointer(self.spec.id, self.fingerprint);
@@ -73,13 +73,13 @@ impl Driver {
         let applied = restored.notes().get(WATERMARKS_NOTE).map_or("{}", String::as_str);
         let applied = serde_json::from_str(applied).map_err(|e| EngineError::Internal(format!("watermarks of a checkpoint: {e}")))?;
         if !restored.is_unaligned() {
-            return Ok((Restart { applied, ..Restart::aligned(fragments, restored.epoch()) }, restored.epoch()));
+            return Ok((Restart::aligned(fragments, restored.epoch()).with_applied(applied), restored.epoch()));
         }
         let note = restored.notes().get(CUT_NOTE).map_or("", String::as_str);
         let note: CutNote = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("epochs of a checkpoint: {e}")))?;
         let consumed = note.consumed();
         let flights = checkpointer.load_in_flight(restored).await?;
-        Ok((Restart { applied, ..Restart::unaligned(fragments, note, flights)? }, consumed))
+        Ok((Restart::unaligned(fragments, note, flights)?.with_applied(applied), consumed))
     }
 
     /// The newest checkpoint. A job whose collection was never shown has none to go on from: its creation was cut short, and it begins anew.

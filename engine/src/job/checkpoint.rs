@@ -18,7 +18,6 @@ use super::{
     attempt::{Attempt, Part},
     driver::Driver,
     renewal::Renewal,
-    running::ScanPositions,
     status::{CheckpointStatus, JobState, SubtaskCheckpoint},
 };
 use crate::{

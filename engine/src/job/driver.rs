@@ -19,7 +19,7 @@ use super::{
     inputs::next_epoch,
     recovery::{RecoveryCause, RecoveryStep},
     renewal::{Renewal, Succession},
-    running::{JobInputs, Running, Spawn},
+    running::{JobInputs, Running, ScanPositions, Spawn},
     spec::{JobOptions, JobSpec},
     status::{JobCommand, JobHandle, JobState},
 };
