@@ -37,7 +37,7 @@ pub struct Restart {
     segments: Vec<Segment>,
     generation: u32,
     /// Per node, the lowest watermark by which rows were late.
-    pub applied: BTreeMap<usize, i64>,
+    applied: BTreeMap<usize, i64>,
     /// What the root had collected of epochs that it has still to close.
     pub unsealed: Vec<(Epoch, SignedBatch)>,
 }
@@ -78,6 +78,11 @@ impl Restart {
     /// All subtasks of `fragments` fragments have closed `epoch` and nothing more.
     pub fn aligned(fragments: usize, epoch: Epoch) -> Self {
         Self { closed: vec![epoch; fragments], ..Self::default() }
+    }
+
+    /// The same, with the watermark by which rows of each node were late.
+    pub fn with_applied(self, applied: BTreeMap<usize, i64>) -> Self {
+        Self { applied, ..self }
     }
 
     /// As an unaligned checkpoint says.
