@@ -109,11 +109,6 @@ impl Restart {
         Ok(restart)
     }
 
-    /// The same, with the watermarks by which operators had told late rows.
-    pub fn with_applied(self, applied: BTreeMap<usize, i64>) -> Self {
-        Self { applied, ..self }
-    }
-
     /// The last epoch that all subtasks of a fragment had closed.
     pub fn closed(&self, fragment: usize) -> Epoch {
         self.closed[fragment]
