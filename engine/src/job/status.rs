@@ -396,7 +396,15 @@ impl JobHandle {
     /// # Errors
     /// 55000 if it is not parked.
     pub fn resume(&self, skip: bool) -> crate::error::Result<()> {
-        if self.state() != JobState::Failed {
+        // At once, so that who asks next sees that it goes on.
+        let goes_on = self.state.send_if_modified(|state| {
+            let failed = *state == JobState::Failed;
+            if failed {
+                *state = JobState::CatchingUp;
+            }
+            failed
+        });
+        if !goes_on {
             return Err(EngineError::user("55000", format!("the job of \"{}\" has not failed", self.name)));
         }
         self.commands.send(JobCommand::Resume { skip }).map_err(|_| EngineError::Cancelled)
