@@ -290,6 +290,38 @@ impl Harness {
     }
 }
 
+/// Subtasks of which one had closed an epoch more than the others when the checkpoint was taken go on, at any parallelism, to the same changes as
+/// those that never stopped. `rest` is what a row has behind its key and its number.
+pub(crate) fn check_epochs_apart(new: impl Fn(Settings) -> Harness, rest: &str) {
+    let rows = |sign: &str, x: i64| (0..40).map(|key| format!("{sign} {key} {x} {rest}")).collect::<Vec<_>>().join("\n");
+    let sorted = |text: String| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    for parallelism in [1, 2, 3, 5] {
+        let mut apart = new(Settings { parallelism: 2, ..Settings::default() });
+        let mut straight = new(Settings::default());
+        let later = apart.rows_of(0, 0, &format!("{}\n{}", rows("-", 1), rows("+", 9)));
+        for bench in [&mut apart, &mut straight] {
+            bench.push(0, &rows("+", 1));
+            bench.barrier();
+            bench.push(0, &rows("+", 5));
+        }
+        let first = apart.barrier_of_first();
+        apart.push(0, &later);
+        apart.restart_apart(parallelism);
+        assert!(!first.is_empty());
+        assert_eq!(sorted(format!("{first}\n{}", apart.barrier()).trim().to_owned()), sorted(straight.barrier()), "{parallelism} subtasks");
+        straight.push(0, &later);
+        assert_eq!(apart.barrier(), straight.barrier(), "{parallelism} subtasks");
+        apart.push(0, &rows("-", 5));
+        straight.push(0, &rows("-", 5));
+        apart.restart(2);
+        assert_eq!(apart.barrier(), straight.barrier(), "{parallelism} subtasks");
+    }
+}
+
 /// The rows of a chunk for which `keep` holds.
 fn select(chunk: &Chunk, keep: impl Fn(usize) -> bool) -> Chunk {
     let rows: Vec<u32> = (0..chunk.num_rows()).filter(|row| keep(*row)).map(|row| row as u32).collect();

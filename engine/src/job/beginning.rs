@@ -11,9 +11,9 @@ use millpond_storage::{
 use super::{
     checkpoint::{CUT_NOTE, FINISHED_NOTE, POSITIONS_NOTE, WATERMARKS_NOTE},
     driver::{Driver, Ended},
+    life::Next,
     renewal::Succession,
     running::{JobInputs, ScanPositions},
-    status::JobCommand,
 };
 use crate::{
     error::{EngineError, Result},
@@ -115,11 +115,7 @@ impl Driver {
             }
             self.shared.check_jobs(&hidden)?;
             tokio::select! {
-                command = self.commands.recv() => match command {
-                    Some(JobCommand::Stop) | None => return Ok(Some(Ended::Stopped)),
-                    Some(JobCommand::Reconfigure(options)) => self.set_options(options),
-                    Some(JobCommand::Checkpoint | JobCommand::Resume { .. } | JobCommand::LetGo) => {}
-                },
+                command = self.commands.recv() => if self.between_attempts(command) == Next::Stop { return Ok(Some(Ended::Stopped)) },
                 _ = pulse.changed() => {}
             }
         }

@@ -22,7 +22,7 @@ const FAILURES_TO_PARK: u32 = 3;
 
 /// What follows from a command that reaches a driver between two attempts.
 #[derive(PartialEq, Eq)]
-enum Next {
+pub(super) enum Next {
     Stop,
     Resume,
     Wait,
@@ -112,7 +112,8 @@ impl Driver {
         }
     }
 
-    fn between_attempts(&mut self, command: Option<JobCommand>) -> Next {
+    /// Takes a command that reaches the driver while no attempt runs.
+    pub(super) fn between_attempts(&mut self, command: Option<JobCommand>) -> Next {
         match command {
             None | Some(JobCommand::Stop) => return Next::Stop,
             Some(JobCommand::Resume { skip }) => {

@@ -3,11 +3,7 @@
 //! What was sealed is recovered collection by collection, so a view may be known up to an epoch that the views under it have yet to compute
 //! again. It stops there, since it must agree with what it has; then they need contents at that very epoch, not a delta that passes over it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Bound,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use millpond_storage::epoch::Epoch;
 use parking_lot::RwLock;
@@ -17,15 +13,14 @@ use crate::engine::Shared;
 
 /// The epochs, once they are known.
 pub struct Stops {
-    epochs: RwLock<BTreeSet<Epoch>>,
-    /// How many transactions read at each epoch.
-    read: RwLock<BTreeMap<Epoch, usize>>,
+    /// Each with how many want it.
+    epochs: RwLock<BTreeMap<Epoch, usize>>,
     known: watch::Sender<bool>,
 }
 
 impl Default for Stops {
     fn default() -> Self {
-        Self { epochs: RwLock::default(), read: RwLock::default(), known: watch::Sender::new(true) }
+        Self { epochs: RwLock::default(), known: watch::Sender::new(true) }
     }
 }
 
@@ -38,10 +33,11 @@ impl Stops {
 
     /// The first one after an epoch.
     pub(super) fn after(&self, epoch: Epoch) -> Option<Epoch> {
-        let above = (Bound::Excluded(epoch), Bound::Unbounded);
-        let stop = self.epochs.read().range(above).next().copied();
-        let read = self.read.read().range(above).next().map(|(epoch, _)| *epoch);
-        stop.into_iter().chain(read).min()
+        self.epochs.read().range((Bound::Excluded(epoch), Bound::Unbounded)).next().map(|(epoch, _)| *epoch)
+    }
+
+    fn add(&self, epoch: Epoch) {
+        *self.epochs.write().entry(epoch).or_default() += 1;
     }
 }
 
@@ -53,18 +49,18 @@ pub struct Stop {
 
 impl Stop {
     pub(crate) fn new(shared: Arc<Shared>, epoch: Epoch) -> Self {
-        *shared.stops.read.write().entry(epoch).or_default() += 1;
+        shared.stops.add(epoch);
         Self { shared, epoch }
     }
 }
 
 impl Drop for Stop {
     fn drop(&mut self) {
-        let mut read = self.shared.stops.read.write();
-        if let Some(count) = read.get_mut(&self.epoch) {
-            *count -= 1;
-            if *count == 0 {
-                read.remove(&self.epoch);
+        let mut epochs = self.shared.stops.epochs.write();
+        if let Some(wanted) = epochs.get_mut(&self.epoch) {
+            *wanted -= 1;
+            if *wanted == 0 {
+                epochs.remove(&self.epoch);
             }
         }
     }
@@ -83,7 +79,7 @@ impl Starting {
 impl Drop for Starting {
     fn drop(&mut self) {
         let stops = &self.0.stops;
-        stops.epochs.write().extend(self.0.collections().iter().map(|collection| collection.upper()));
+        self.0.collections().iter().for_each(|collection| stops.add(collection.upper()));
         stops.known.send_replace(true);
     }
 }
@@ -95,10 +91,9 @@ mod tests {
     #[test]
     fn the_next_stop_is_above() {
         let stops = Stops::default();
-        stops.epochs.write().extend([Epoch(4), Epoch(9)]);
-        stops.read.write().insert(Epoch(6), 1);
+        [4, 6, 9].into_iter().for_each(|epoch| stops.add(Epoch(epoch)));
         assert_eq!(stops.after(Epoch(4)), Some(Epoch(6)));
-        stops.read.write().clear();
+        stops.epochs.write().remove(&Epoch(6));
         assert_eq!([0, 4, 8, 9].map(|epoch| stops.after(Epoch(epoch)).map(|stop| stop.0)), [Some(4), Some(9), Some(9), None]);
     }
 }

@@ -9,7 +9,7 @@ use millpond_storage::{
     state_table::{StateTable, TaskCheckpoint},
 };
 
-use super::subtask::{Running, TaskEvent};
+use super::subtask::{Running, TaskEvent, tables_of};
 use crate::{error::Result, exchange::router::Router, scan::place::ScanPlaces};
 
 /// A subtask's part of a checkpoint.
@@ -63,7 +63,7 @@ impl Running {
         for operator in &mut self.task.operators {
             operator.snapshot(closed)?;
         }
-        let mut tables: Vec<&mut dyn StateTable> = self.task.operators.iter_mut().flat_map(|operator| operator.tables()).collect();
+        let mut tables: Vec<&mut dyn StateTable> = tables_of(&mut self.task.operators).collect();
         let state = self.task.state.snapshot(&mut tables, checkpoint)?;
         self.task.inbox.pass(checkpoint);
         self.checkpointed = checkpoint;

@@ -355,18 +355,17 @@ impl Running {
             Some(Box::new(self.part_at_barrier(barrier.epoch)?))
         } else {
             let age_us = self.task.orders.log_age_us();
-            let tables = self.task.operators.iter_mut().flat_map(|operator| operator.tables());
-            tables.for_each(|table| table.log_aged(barrier.time_us, age_us));
+            tables_of(&mut self.task.operators).for_each(|table| table.log_aged(barrier.time_us, age_us));
             None
         };
         let hands_over = wanted && self.task.orders.hands_over_at(barrier.epoch);
         if hands_over {
-            let mut tables: Vec<&mut dyn StateTable> = self.task.operators.iter_mut().flat_map(|operator| operator.tables()).collect();
+            let mut tables: Vec<&mut dyn StateTable> = tables_of(&mut self.task.operators).collect();
             self.task.state.hand_over(&mut tables)?;
         } else {
             self.relieve()?;
         }
-        let state_bytes = self.task.operators.iter_mut().flat_map(|operator| operator.tables()).map(|table| table.memory_bytes()).sum();
+        let state_bytes = tables_of(&mut self.task.operators).map(|table| table.memory_bytes()).sum();
         // A driver that is gone has cancelled the job; the subtask is about to be dropped.
         let _ = self.task.events.send(TaskEvent::Barrier { id: self.task.id, barrier, part, state_bytes });
         if hands_over {
@@ -377,11 +376,14 @@ impl Running {
     }
 
     fn relieve(&mut self) -> Result<()> {
-        for table in self.task.operators.iter_mut().flat_map(|operator| operator.tables()) {
-            table.relieve()?;
-        }
+        tables_of(&mut self.task.operators).try_for_each(|table| table.relieve())?;
         Ok(())
     }
+}
+
+/// The state tables of a subtask's operators.
+pub(super) fn tables_of(operators: &mut [Box<dyn Operator>]) -> impl Iterator<Item = &mut dyn StateTable> {
+    operators.iter_mut().flat_map(|operator| operator.tables())
 }
 
 /// Sends a message on every edge that starts here.

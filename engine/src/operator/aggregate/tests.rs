@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use crate::{
     graph::{AggregateCall, AggregateFunction, AggregateSpec, OperatorSpec, OrderColumn},
-    harness::{Harness, Settings, node},
+    harness::{Harness, Settings, check_epochs_apart, node},
 };
 
 /// Columns: 0 k bigint, 1 x bigint, 2 s text, 3 b boolean, 4 f double, 5 t timestamp.
@@ -212,35 +212,8 @@ fn totals_that_do_not_fit_are_errors_with_a_sqlstate() {
 
 #[test]
 fn subtasks_that_were_epochs_apart_close_each_epoch_once() {
-    let rows = |sign: &str, x: i64| (0..40).map(|key| format!("{sign} {key} {x} a NULL NULL NULL")).collect::<Vec<_>>().join("\n");
     let calls = || {
         vec![count(), call(AggregateFunction::Sum, &[1], DataType::Decimal128(38, 0)), call(AggregateFunction::Max, &[1], DataType::Int64)]
     };
-    for parallelism in [1, 2, 3, 5] {
-        let mut apart = bench(spec(&[0], calls()), Settings { parallelism: 2, ..Settings::default() });
-        let mut straight = bench(spec(&[0], calls()), Settings::default());
-        let later = format!("{}\n{}", rows("-", 1), rows("+", 9));
-        let later = apart.rows_of(0, 0, &later);
-        let sorted = |text: String| {
-            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-            lines.sort_unstable();
-            lines
-        };
-        for bench in [&mut apart, &mut straight] {
-            bench.push(0, &rows("+", 1));
-            bench.barrier();
-            bench.push(0, &rows("+", 5));
-        }
-        let first = apart.barrier_of_first();
-        apart.push(0, &later);
-        apart.restart_apart(parallelism);
-        assert!(!first.is_empty());
-        assert_eq!(sorted(format!("{first}\n{}", apart.barrier()).trim().to_owned()), sorted(straight.barrier()), "{parallelism} subtasks");
-        straight.push(0, &later);
-        assert_eq!(apart.barrier(), straight.barrier(), "{parallelism} subtasks");
-        apart.push(0, &rows("-", 5));
-        straight.push(0, &rows("-", 5));
-        apart.restart(2);
-        assert_eq!(apart.barrier(), straight.barrier(), "{parallelism} subtasks");
-    }
+    check_epochs_apart(|settings| bench(spec(&[0], calls()), settings), "a NULL NULL NULL");
 }

@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 use crate::{
     chunk::Chunk,
     graph::{OperatorSpec, OrderColumn, RankKind, TopNSpec},
-    harness::{Contents, Harness, Settings, node},
+    harness::{Contents, Harness, Settings, check_epochs_apart, node},
 };
 
 fn columns(list: &[(&str, DataType)]) -> SchemaRef {
@@ -276,32 +276,5 @@ fn many_partitions_in_little_memory() {
 
 #[test]
 fn subtasks_that_were_epochs_apart_close_each_epoch_once() {
-    let rows = |sign: &str, x: i64| (0..40).map(|key| format!("{sign} {key} {x} a 0.5")).collect::<Vec<_>>().join("\n");
-    for parallelism in [1, 2, 3, 5] {
-        let mut apart = bench_over(&input(), spec(1), Settings { parallelism: 2, ..Settings::default() });
-        let mut straight = bench(spec(1));
-        let later = format!("{}\n{}", rows("-", 1), rows("+", 9));
-        let later = apart.rows_of(0, 0, &later);
-        let sorted = |text: String| {
-            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-            lines.sort_unstable();
-            lines
-        };
-        for bench in [&mut apart, &mut straight] {
-            bench.push(0, &rows("+", 1));
-            bench.barrier();
-            bench.push(0, &rows("+", 5));
-        }
-        let first = apart.barrier_of_first();
-        apart.push(0, &later);
-        apart.restart_apart(parallelism);
-        assert!(!first.is_empty());
-        assert_eq!(sorted(format!("{first}\n{}", apart.barrier()).trim().to_owned()), sorted(straight.barrier()), "{parallelism} subtasks");
-        straight.push(0, &later);
-        assert_eq!(apart.barrier(), straight.barrier(), "{parallelism} subtasks");
-        apart.push(0, &rows("-", 5));
-        straight.push(0, &rows("-", 5));
-        apart.restart(2);
-        assert_eq!(apart.barrier(), straight.barrier(), "{parallelism} subtasks");
-    }
+    check_epochs_apart(|settings| bench_over(&input(), spec(1), settings), "a 0.5");
 }
