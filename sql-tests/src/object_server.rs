@@ -1,12 +1,14 @@
 //! A real S3 server on loopback, and a gate in front of it that can be shut.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use crate::process::watch_log;
 
 /// A server that is not ready after this long will not be.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -39,16 +41,7 @@ impl ObjectServer {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the server can be run");
-        let log = BufReader::new(server.stderr.take().expect("piped"));
-        let (sender, ready) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in log.lines().map_while(Result::ok) {
-                if let Some((_, rest)) = line.split_once(READY) {
-                    // The test may have given up waiting.
-                    let _ = rest.trim().parse::<SocketAddr>().map(|address| sender.send(address));
-                }
-            }
-        });
+        let ready = watch_log(server.stderr.take().expect("piped"), |line| line.split_once(READY)?.1.trim().parse::<SocketAddr>().ok());
         let address = ready.recv_timeout(START_TIMEOUT);
         let Ok(address) = address else {
             let _ = server.kill();

@@ -1,16 +1,14 @@
 //! A real PostgreSQL of the machine's own, to compare answers with.
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::wire_client::WireClient;
+use crate::{process::watch_log, wire_client::WireClient};
 
 /// Where Debian keeps the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
@@ -101,17 +99,8 @@ fn serve(owner: &Owner, programs: &Path, data: &Path, address: SocketAddr) -> Op
         .stderr(Stdio::piped())
         .spawn()
         .expect("postgres can be run");
-    let log = BufReader::new(server.stderr.take().expect("piped"));
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        for line in log.lines().map_while(Result::ok) {
-            if line.contains(READY) {
-                // The test may have given up waiting.
-                let _ = sender.send(());
-            }
-        }
-    });
-    if receiver.recv_timeout(START_TIMEOUT).is_ok() {
+    let ready = watch_log(server.stderr.take().expect("piped"), |line| line.contains(READY).then_some(()));
+    if ready.recv_timeout(START_TIMEOUT).is_ok() {
         return Some(server);
     }
     let _ = server.kill();

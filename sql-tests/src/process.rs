@@ -1,6 +1,6 @@
 //! The server as a child process, to be killed in the middle of its work.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -21,6 +21,23 @@ struct Spawned {
     ready: mpsc::Receiver<SocketAddr>,
 }
 
+/// Reads what a process says, to its end. What `found` makes of a line is told to whoever waits for it.
+pub(crate) fn watch_log<T: Send + 'static>(
+    log: impl Read + Send + 'static,
+    mut found: impl FnMut(String) -> Option<T> + Send + 'static,
+) -> mpsc::Receiver<T> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(log).lines().map_while(Result::ok) {
+            if let Some(found) = found(line) {
+                // The test may have given up waiting.
+                let _ = sender.send(found);
+            }
+        }
+    });
+    receiver
+}
+
 fn spawn(binary: &Path, directory: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Spawned {
     let mut child = Command::new(binary)
         .arg("--data-dir")
@@ -33,20 +50,13 @@ fn spawn(binary: &Path, directory: &Path, arguments: &[&str], environment: &[(&s
         .stderr(Stdio::piped())
         .spawn()
         .expect("the server's binary can be run");
-    let said = BufReader::new(child.stderr.take().expect("piped"));
     let log = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&log);
-    let (sender, ready) = mpsc::channel();
-    std::thread::spawn(move || {
-        for line in said.lines().map_while(Result::ok) {
-            eprintln!("{line}");
-            if let Some((_, rest)) = line.split_once(READY) {
-                let address = rest.split('/').next().unwrap_or_default().parse::<SocketAddr>();
-                // The test may have given up waiting.
-                let _ = address.map(|address| sender.send(address));
-            }
-            kept.lock().expect("no panics").push(line);
-        }
+    let ready = watch_log(child.stderr.take().expect("piped"), move |line| {
+        eprintln!("{line}");
+        let address = line.split_once(READY).and_then(|(_, rest)| rest.split('/').next()?.parse().ok());
+        kept.lock().expect("no panics").push(line);
+        address
     });
     Spawned { child, log, ready }
 }

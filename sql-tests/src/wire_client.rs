@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
@@ -171,6 +171,22 @@ impl WireClient {
     pub fn rows(&mut self, sql: &str) -> Result<Vec<String>, ClientError> {
         let show = |value: &Field| value.clone().unwrap_or_else(|| "NULL".to_string());
         Ok(self.query(sql)?.rows.iter().map(|row| row.iter().map(show).collect::<Vec<_>>().join(" ")).collect())
+    }
+
+    /// Runs a query until its rows are as wanted.
+    ///
+    /// # Panics
+    /// When that takes longer than `patience`, or the query fails.
+    pub fn await_rows(&mut self, patience: Duration, sql: &str, wanted: &[&str]) {
+        let started = Instant::now();
+        loop {
+            let rows = self.rows(sql).expect("rows");
+            if rows == wanted {
+                return;
+            }
+            assert!(started.elapsed() < patience, "{sql}: {rows:?}, not {wanted:?}");
+            std::thread::yield_now();
+        }
     }
 
     /// Reads up to ReadyForQuery; the first error is the result.

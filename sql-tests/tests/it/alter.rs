@@ -1,27 +1,11 @@
 //! ALTER of what runs behind views and sinks: other settings while they run, and going on after a failure.
 
-use std::{
-    fs,
-    io::Write,
-    time::{Duration, Instant},
-};
+use std::{fs, io::Write, time::Duration};
 
 use millpond_sql_tests::{TestServer, WireClient};
 
 /// Something that happens soon takes longer than this only if it never happens.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn await_row(client: &mut WireClient, sql: &str, wanted: &str) {
-    let started = Instant::now();
-    loop {
-        let rows = client.rows(sql).expect("rows");
-        if rows == [wanted] {
-            return;
-        }
-        assert!(started.elapsed() < PATIENCE, "{sql}: {rows:?}");
-        std::thread::yield_now();
-    }
-}
 
 fn sqlstate_of(client: &mut WireClient, sql: &str) -> String {
     client.query(sql).expect_err(sql).sqlstate().to_owned()
@@ -51,10 +35,10 @@ fn a_view_changes_its_parallelism_while_it_runs_and_stays_right() {
         assert_eq!(client.rows(differ).expect("rows"), ["0"], "after {parallelism}");
         assert_eq!(client.rows("SELECT count(*) FROM v").expect("rows"), ["100"]);
         rescaled += 1;
-        await_row(
-            &mut client,
+        client.await_rows(
+            PATIENCE,
             "SELECT count(*) FROM millpond.recoveries WHERE cause = 'alter' AND caught_up_ms >= restored_ms AND from_epoch > 0",
-            &rescaled.to_string(),
+            &[&rescaled.to_string()],
         );
     }
     // What the job can change as it runs needs no other attempt.
@@ -88,7 +72,7 @@ fn settings_that_were_altered_are_those_after_a_restart() {
     let mut client = server.connect();
     client.query("INSERT INTO t SELECT x % 10 FROM generate_series(1, 100) AS g(x)").expect("rows");
     assert_eq!(client.rows("SELECT count(*), min(n), max(n) FROM v").expect("rows"), ["10 20 20"]);
-    await_row(&mut client, "SELECT cause, caught_up_ms IS NOT NULL FROM millpond.recoveries", "restart t");
+    client.await_rows(PATIENCE, "SELECT cause, caught_up_ms IS NOT NULL FROM millpond.recoveries", &["restart t"]);
 }
 
 #[test]
@@ -103,31 +87,31 @@ fn a_job_that_failed_goes_on_when_it_is_told_to() {
     client
         .query("CREATE MATERIALIZED VIEW v WITH (checkpoint_interval = '50ms') AS SELECT count(*) AS c, sum(n) AS n FROM s")
         .expect("a view");
-    await_row(&mut client, "SELECT c, n FROM v", "2 3");
+    client.await_rows(PATIENCE, "SELECT c, n FROM v", &["2 3"]);
     let append = |text: &str| {
         let mut file = fs::OpenOptions::new().append(true).open(&file).expect("the file");
         file.write_all(text.as_bytes()).expect("written");
     };
     append("many\n3\n");
     let state = "SELECT state FROM millpond.jobs WHERE name = 'v'";
-    await_row(&mut client, state, "failed");
+    client.await_rows(PATIENCE, state, &["failed"]);
     let error = client.rows("SELECT error FROM millpond.jobs WHERE name = 'v'").expect("rows");
     assert!(error[0].contains("rows.csv"), "{error:?}");
     // It is told to go on, but nothing has been mended.
     client.query("ALTER MATERIALIZED VIEW v RESUME").expect("resumed");
-    await_row(&mut client, state, "failed");
+    client.await_rows(PATIENCE, state, &["failed"]);
     client.query("ALTER MATERIALIZED VIEW v RESUME SKIP").expect("resumed");
     client.query("SET read_freshness = 'any'").expect("set");
-    await_row(&mut client, "SELECT c, n FROM v", "3 6");
+    client.await_rows(PATIENCE, "SELECT c, n FROM v", &["3 6"]);
     assert_eq!(client.rows("SELECT row_text FROM millpond.bad_rows").expect("rows"), ["many"]);
-    await_row(&mut client, state, "running");
-    await_row(&mut client, "SELECT bool_or(caught_up_ms IS NOT NULL) FROM millpond.recoveries WHERE cause = 'resume'", "t");
+    client.await_rows(PATIENCE, state, &["running"]);
+    client.await_rows(PATIENCE, "SELECT bool_or(caught_up_ms IS NOT NULL) FROM millpond.recoveries WHERE cause = 'resume'", &["t"]);
     append("4\n");
-    await_row(&mut client, "SELECT c, n FROM v", "4 10");
+    client.await_rows(PATIENCE, "SELECT c, n FROM v", &["4 10"]);
     // What the job had skipped it skipped until a checkpoint: the next such row fails it again.
     let epoch = client.rows("SELECT epoch FROM millpond.jobs WHERE name = 'v'").expect("rows").remove(0);
     append("5\n");
-    await_row(&mut client, &format!("SELECT bool_or(epoch > {epoch} AND error IS NULL) FROM millpond.checkpoints"), "t");
+    client.await_rows(PATIENCE, &format!("SELECT bool_or(epoch > {epoch} AND error IS NULL) FROM millpond.checkpoints"), &["t"]);
     append("more\n");
-    await_row(&mut client, state, "failed");
+    client.await_rows(PATIENCE, state, &["failed"]);
 }

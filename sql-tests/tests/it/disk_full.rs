@@ -54,18 +54,6 @@ impl Drop for SmallDisk {
     }
 }
 
-fn await_rows(client: &mut WireClient, sql: &str, wanted: &str) {
-    let started = Instant::now();
-    loop {
-        let rows = client.rows(sql).expect("rows");
-        if rows == [wanted] {
-            return;
-        }
-        assert!(started.elapsed() < PATIENCE, "{sql}: {rows:?}, not {wanted}");
-        std::thread::yield_now();
-    }
-}
-
 /// Inserts rows until that is refused. Answers how many rows there are now.
 fn insert_until_full(client: &mut WireClient, mut rows: u64) -> u64 {
     let started = Instant::now();
@@ -125,7 +113,7 @@ fn a_full_disk_refuses_changes_and_loses_nothing() {
     check(&mut client, rows);
     let failed = "SELECT count(*) > 0 FROM millpond.checkpoints WHERE error IS NOT NULL";
     append("8\n");
-    await_rows(&mut client, &format!("{failed} AND job = 'v'"), "t");
+    client.await_rows(PATIENCE, &format!("{failed} AND job = 'v'"), &["t"]);
 
     let epoch = client.rows("SELECT epoch FROM millpond.jobs WHERE name = 'v'").expect("rows").remove(0);
     disk.free();
@@ -134,9 +122,9 @@ fn a_full_disk_refuses_changes_and_loses_nothing() {
     let rows = rows + 100;
     check(&mut client, rows);
     append("16\n");
-    await_rows(&mut client, "SELECT s FROM w", "31");
+    client.await_rows(PATIENCE, "SELECT s FROM w", &["31"]);
     let states = "SELECT count(*) FROM millpond.jobs WHERE state = 'running' AND kind = 'view'";
-    await_rows(&mut client, states, "2");
+    client.await_rows(PATIENCE, states, &["2"]);
     let newer = format!("SELECT count(DISTINCT job) FROM millpond.checkpoints WHERE error IS NULL AND epoch >= {epoch} AND job = 'v'");
     // A checkpoint comes with an epoch.
     let started = Instant::now();

@@ -6,23 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millpond_sql_tests::{TestServer, WireClient, query};
+use millpond_sql_tests::{TestServer, query};
 
 /// Something that happens soon takes longer than this only if it never happens.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Runs a query until its rows are as wanted.
-fn await_rows(client: &mut WireClient, sql: &str, wanted: &[&str]) {
-    let started = Instant::now();
-    loop {
-        let rows = client.rows(sql).expect("rows");
-        if rows == wanted {
-            return;
-        }
-        assert!(started.elapsed() < PATIENCE, "{sql}: {rows:?}");
-        std::thread::yield_now();
-    }
-}
 
 #[test]
 fn metrics_show_jobs_epochs_checkpoints_and_sources() {
@@ -58,13 +45,13 @@ fn system_relations_tell_how_far_jobs_and_sources_are() {
     client.query("INSERT INTO t SELECT * FROM generate_series(1, 10)").expect("rows");
     assert_eq!(client.rows("SELECT n FROM w").expect("rows"), ["10"]);
     // A job over what has ended ends, and its view stays.
-    await_rows(
-        &mut client,
+    client.await_rows(
+        PATIENCE,
         "SELECT name, kind, state FROM millpond.jobs ORDER BY name",
         &["t table running", "v view finished", "w view running"],
     );
     assert_eq!(client.rows("SELECT n FROM v").expect("rows"), ["500"]);
-    await_rows(&mut client, "SELECT lag_ms, restarts, error, rows FROM millpond.jobs WHERE name = 'w'", &["0 0 NULL 10"]);
+    client.await_rows(PATIENCE, "SELECT lag_ms, restarts, error, rows FROM millpond.jobs WHERE name = 'w'", &["0 0 NULL 10"]);
     assert_eq!(client.query("SHOW JOBS").expect("jobs").rows.len(), 3);
     let sources = "SELECT source, split_offset, bounded, finished, rows FROM millpond.sources";
     assert_eq!(client.rows(sources).expect("rows"), ["s 500 t t 500"]);
@@ -96,7 +83,7 @@ fn a_job_that_fails_says_why_and_for_which_group() {
     assert_eq!(client.rows("SELECT * FROM v").expect("rows"), ["1 1"]);
     client.query("INSERT INTO t VALUES (7, 1.7e308), (7, 1.7e308)").expect("rows");
     let why = "value out of range: overflow (aggregate of group 7)";
-    await_rows(&mut client, "SELECT state, error FROM millpond.jobs WHERE name = 'v'", &[&format!("failed {why}")]);
+    client.await_rows(PATIENCE, "SELECT state, error FROM millpond.jobs WHERE name = 'v'", &[&format!("failed {why}")]);
     // A read that needs what the job did not get to does not wait for it; what was is still there.
     let started = Instant::now();
     let error = client.query("SELECT * FROM v").expect_err("failed");
@@ -155,7 +142,7 @@ fn checkpoints_tell_whether_they_waited_and_what_each_subtask_did() {
     }
     let waited = "SELECT DISTINCT job, mode, in_flight_bytes FROM millpond.checkpoints WHERE job <> 'now' ORDER BY 1";
     let expected = ["later aligned 0", "whole aligned 0"];
-    await_rows(&mut client, waited, &expected);
+    client.await_rows(PATIENCE, waited, &expected);
     let told = "SELECT DISTINCT job FROM millpond.checkpoint_subtasks WHERE delay_ms >= alignment_ms AND sync_ms >= 0 AND fragment >= 0 ORDER BY 1";
     assert_eq!(client.rows(told).expect("rows"), ["later", "now", "whole"]);
     let sums = "SELECT count(*) FROM millpond.checkpoints c JOIN (SELECT job_id, epoch, sum(in_flight_bytes) AS b FROM \
