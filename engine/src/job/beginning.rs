@@ -45,6 +45,7 @@ impl Driver {
         let open_store = |driver: &Self| driver.shared.open_job_store(driver.spec.id, driver.options.state_backend);
         let Some(restored) = restored else {
             self.handle.forget_restart();
+            self.hold_own(Epoch(0))?;
             // Contents at the newest epoch, and what comes after it, is what a new job reads.
             self.holds = inputs.collections.values().map(|collection| collection.hold(collection.upper())).collect::<Result<_, _>>()?;
             let closed = self.shared.coordinator.closed().epoch;
@@ -65,6 +66,7 @@ impl Driver {
         if restored.notes().contains_key(FINISHED_NOTE) {
             return Ok(None);
         }
+        self.hold_own(restored.epoch())?;
         self.hold_from(inputs, consumed)?;
         let store = open_store(self)?;
         let origin = StateOrigin::Checkpoint(checkpointer.load_into(&restored, &store).await?);
@@ -86,21 +88,35 @@ impl Driver {
         Ok((Restart::unaligned(fragments, note, flights)?.with_applied(applied), consumed))
     }
 
-    /// The newest checkpoint. A job whose collection was never shown has none to go on from: its creation was cut short, and it begins anew.
+    /// The newest checkpoint. A job whose collection was never shown may have none yet: its creation was cut short, and it begins anew.
     pub(super) async fn restore(&mut self, checkpointer: &Checkpointer) -> Result<Option<Restored>> {
         // Also one whose checkpoint cannot be reached yet.
         self.established |= self.collection.as_ref().is_none_or(|collection| collection.published());
-        let Some(collection) = &self.collection else { return Ok(checkpointer.restore().await?) };
-        if !collection.published() {
-            // Which rows a step of a backfill takes depends on when it is taken: what it has left behind fits no other attempt.
-            self.shared.forget_checkpoints(self.spec.id).await?;
-            let emptied = collection.clone();
-            tokio::task::spawn_blocking(move || emptied.clear()).await.map_err(|e| EngineError::Internal(e.to_string()))??;
-            return Ok(checkpointer.restore().await?);
+        let restored = checkpointer.restore().await?;
+        if let Some(restored) = &restored {
+            self.shared.coordinator.log().must_reach(restored.epoch(), restored.object())?;
         }
-        let restored = checkpointer.restore().await?.ok_or_else(|| checkpointer.missing())?;
-        self.shared.coordinator.log().must_reach(restored.epoch(), restored.object())?;
-        Ok(Some(restored))
+        let Some(collection) = self.collection.clone() else { return Ok(restored) };
+        if collection.published() {
+            return Ok(Some(restored.ok_or_else(|| checkpointer.missing())?));
+        }
+        // Which rows a step of a backfill takes depends on when it is taken: what came after the checkpoint fits no other attempt.
+        if let Some(restored) = restored
+            && collection.rewind(restored.epoch())?
+        {
+            return Ok(Some(restored));
+        }
+        self.shared.forget_checkpoints(self.spec.id).await?;
+        let emptied = tokio::task::spawn_blocking(move || collection.clear());
+        emptied.await.map_err(|e| EngineError::Internal(e.to_string()))??;
+        Ok(checkpointer.restore().await?)
+    }
+
+    /// A collection that is being filled is not folded beyond where its filling may have to begin again.
+    pub(super) fn hold_own(&mut self, epoch: Epoch) -> Result<()> {
+        let filled = self.collection.as_ref().filter(|collection| !collection.published());
+        self.own_hold = filled.map(|collection| collection.hold(epoch)).transpose()?;
+        Ok(())
     }
 
     /// Waits until everything that the job reads is shown: a view that is being created may begin anew.

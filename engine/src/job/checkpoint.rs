@@ -119,6 +119,9 @@ impl Driver {
         }
         self.handle.remember_checkpoint(status);
         self.hold_from(&attempt.inputs, consumed)?;
+        if let Some(hold) = &mut self.own_hold {
+            hold.advance(epoch);
+        }
         self.established = true;
         attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch, is_swept, is_unaligned);
         if !attempt.ready && attempt.publishable_at(epoch) {
@@ -126,6 +129,7 @@ impl Driver {
             if let Some(collection) = &self.collection {
                 collection.set_published(true)?;
             }
+            self.own_hold = None;
             self.set_state(JobState::Running);
         }
         self.handle.checkpointed.send_replace(epoch);

@@ -57,6 +57,8 @@ pub struct Driver {
     pub fingerprint: u64,
     /// Keep what the newest checkpoint has not consumed of the upstreams, also between two attempts.
     pub holds: Vec<Hold>,
+    /// Keeps the job's own collection, while it is filled, as it was at the newest checkpoint.
+    pub(super) own_hold: Option<Hold>,
     /// Whether it has a checkpoint to go on from: then it waits for what may pass, however long.
     pub established: bool,
     /// Settings in effect.
@@ -65,6 +67,12 @@ pub struct Driver {
     pub orders: Arc<Orders>,
     /// What the attempt before has left, if it ended in order.
     pub(super) succession: Option<Succession>,
+}
+
+/// A part of an interval, in `0..0.5`, that no two of a few jobs have alike: consecutive multiples of the golden ratio lie far apart.
+fn phase(job: u64) -> f64 {
+    const GOLDEN_RATIO: f64 = 0.618_033_988_749_895;
+    (job % 4096) as f64 * GOLDEN_RATIO % 1.0 / 2.0
 }
 
 /// How an attempt ended without a failure.
@@ -102,7 +110,20 @@ impl Driver {
         let (options, orders) = (spec.options.clone(), Arc::new(Orders::default()));
         orders.set_log_age_us(options.log_age_us());
         let fingerprint = crate::graph_text::fingerprint(&spec.graph);
-        Self { spec, handle, shared, collection, commands, fingerprint, holds, established: false, options, orders, succession: None }
+        Self {
+            spec,
+            handle,
+            shared,
+            collection,
+            commands,
+            fingerprint,
+            holds,
+            own_hold: None,
+            established: false,
+            options,
+            orders,
+            succession: None,
+        }
     }
 
     /// One attempt: from the newest checkpoint until the end or a failure.
@@ -144,12 +165,11 @@ impl Driver {
                     Some(JobCommand::LetGo | JobCommand::Resume { .. }) => {}
                     Some(JobCommand::Stop) | None => return Ok(Ended::Stopped),
                 },
-                event = attempt.running.events.recv() => {
-                    if let Some(event) = event && self.on_event(attempt, event)? {
-                        return Ok(Ended::Finished);
-                    }
-                }
-                passed = attempt.running.passed.recv() => attempt.passed.extend(passed),
+                // A channel without senders is always ready: a job need not have readers of collections, and its subtasks may have ended.
+                Some(event) = attempt.running.events.recv() => if self.on_event(attempt, event)? {
+                    return Ok(Ended::Finished);
+                },
+                Some(passed) = attempt.running.passed.recv() => attempt.passed.push(passed),
                 ended = attempt.running.tasks.join_next(), if !attempt.running.tasks.is_empty() => on_task_end(ended)?,
                 done = wait_checkpoint(&mut attempt.checkpoint_running) => {
                     attempt.checkpoint_running = None;
@@ -174,7 +194,7 @@ impl Driver {
         let Some(Beginning { checkpointer, store, origin, positions, injected, restart }) = self.begin(&inputs).await? else {
             return Ok(None);
         };
-        let ready = injected.is_some();
+        let ready = injected.is_some() && self.collection.as_ref().is_none_or(|collection| collection.published());
         let injected = injected.unwrap_or_default();
         let in_flight = self.passed_again(&restart);
         let spawn = Spawn {
@@ -195,6 +215,8 @@ impl Driver {
         self.handle.reach(RecoveryStep::Restored);
         in_flight.iter().for_each(|flight| running.inject(flight.barrier, &inputs));
         self.set_state(if ready { JobState::CatchingUp } else { JobState::Backfilling });
+        let read = positions.collections.values().map(|position| position.rows).sum();
+        self.handle.backfill_rows.store(read, Ordering::Relaxed);
         let expected = inputs.collections.values().map(|c| c.row_estimate()).sum();
         self.handle.backfill_expected.store(expected, Ordering::Relaxed);
         Ok(Some(Attempt {
@@ -212,7 +234,7 @@ impl Driver {
             passed: Vec::new(),
             checkpoint_wanted: false,
             checkpoint_running: None,
-            last_checkpoint: Instant::now(),
+            last_checkpoint: self.first_checkpoint_since(),
             no_checkpoint_before: Instant::now(),
             final_injected: false,
             renewal: Renewal::None,
@@ -220,6 +242,13 @@ impl Driver {
             can_overtake: self.spec.graph.aligned_fragments().contains(&false),
             state_bytes: BTreeMap::new(),
         }))
+    }
+
+    /// From when on the interval to the next checkpoint runs, if there was none before: jobs that are started together, each at another part of
+    /// it, do not take their checkpoints together later.
+    fn first_checkpoint_since(&self) -> Instant {
+        let lead = self.options.checkpoint_interval.mul_f64(phase(self.spec.id));
+        Instant::now().checked_sub(lead).unwrap_or_else(Instant::now)
     }
 
     /// The barriers that were in flight when the checkpoint was taken: the subtasks that have not closed their epochs will.
@@ -320,7 +349,7 @@ impl Driver {
         attempt.injected = barrier.epoch;
         if barrier.kind.is_checkpoint() {
             attempt.checkpoint_wanted = false;
-            attempt.last_checkpoint = Instant::now();
+            attempt.last_checkpoint = if attempt.ready { Instant::now() } else { self.first_checkpoint_since() };
         }
         attempt.final_injected = barrier.kind == BarrierKind::Final;
         let mut flight = InFlight { roots_left: attempt.running.roots, ..InFlight::new(barrier, attempt.running.subtasks) };

@@ -1,5 +1,6 @@
 //! Jobs on hand-built graphs: tables in, a view out, through failures of the process.
 
+mod backfill;
 mod unaligned;
 
 use std::{path::Path, sync::Arc, time::Duration};

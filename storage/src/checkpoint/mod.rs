@@ -195,6 +195,7 @@ impl Checkpointer {
         if progress.requested == 0 && progress.pending.is_none() {
             progress.requested = store.want_image();
         }
+        store.hurry_image();
     }
 
     /// Whether no materialization is asked for and not yet taken.

@@ -28,6 +28,7 @@ const MAX_DELTA_BYTES: usize = u32::MAX as usize - 1024;
 const RECORD_VERSION: u8 = 1;
 const KIND_DELTA: u8 = 1;
 const KIND_REACHED: u8 = 2;
+const KIND_REWOUND: u8 = 3;
 
 /// A record of the log.
 enum Record {
@@ -37,6 +38,8 @@ enum Record {
     },
     /// Nothing changed up to this epoch.
     Reached(Epoch),
+    /// What came before this record and is above this epoch was taken back.
+    Rewound(Epoch),
 }
 
 /// What a delta follows.
@@ -62,12 +65,19 @@ struct ReadFile {
 }
 
 impl DeltaPlace {
+    /// An error that says where it was found.
+    pub(super) fn locate(&self, error: StorageError) -> StorageError {
+        located(error, &self.file.path, self.frame)
+    }
+
     /// Reads the delta back.
     pub(super) fn read(&self) -> Result<Delta> {
         let payload = read_frame(&self.file.file, &self.file.path, self.frame)?;
         match read_record(&payload) {
             Ok(Record::Delta { delta, .. }) => Ok(delta),
-            Ok(Record::Reached(_)) => Err(corrupt(&self.file.path, format!("no delta at offset {}", self.frame.offset))),
+            Ok(Record::Reached(_) | Record::Rewound(_)) => {
+                Err(corrupt(&self.file.path, format!("no delta at offset {}", self.frame.offset)))
+            }
             Err(error) => Err(located(error, &self.file.path, self.frame)),
         }
     }
@@ -87,11 +97,12 @@ impl PendingSync {
     }
 }
 
-/// A delta found when the log was opened.
-pub(super) struct RecoveredDelta {
-    pub(super) delta: Delta,
-    pub(super) links: Links,
-    pub(super) place: DeltaPlace,
+/// What is found when the log is opened, in order.
+pub(super) enum Recovered {
+    /// A delta.
+    Delta { delta: Delta, links: Links, place: DeltaPlace },
+    /// All above this epoch that was found so far does not count.
+    Rewound(Epoch),
 }
 
 /// The open log.
@@ -101,7 +112,7 @@ pub(super) struct DeltaLog {
     closed: Vec<ClosedFile>,
     current: Option<CurrentFile>,
     next_number: u64,
-    /// Highest epoch ever appended.
+    /// Highest epoch that was appended and counts.
     highest: Epoch,
     /// An fsync failed: what the files hold is not known, nothing may be added.
     broken: bool,
@@ -145,7 +156,7 @@ fn read_file(path: &Path) -> Result<Arc<ReadFile>> {
 
 impl DeltaLog {
     /// Opens the log and hands over its deltas in order. A torn tail is cut.
-    pub(super) fn recover(directory: &Path, faults: FileFaults, mut take: impl FnMut(RecoveredDelta) -> Result<()>) -> Result<Self> {
+    pub(super) fn recover(directory: &Path, faults: FileFaults, mut take: impl FnMut(Recovered) -> Result<()>) -> Result<Self> {
         create_directory(directory)?;
         let mut log = Self::new(directory, faults);
         let numbers = file_numbers(directory)?;
@@ -154,17 +165,25 @@ impl DeltaLog {
             log.next_number = number + 1;
             let is_last = index + 1 == numbers.len();
             let read = read_file(&path)?;
+            // Of the file: it is only removed when all that it ever held is in the base.
             let mut highest = Epoch::default();
+            let reached = &mut log.highest;
             let record = |frame: FramePlace, payload: &[u8]| -> Result<()> {
                 match read_record(payload).map_err(|error| located(error, &path, frame))? {
                     Record::Delta { delta, links } => {
                         highest = highest.max(delta.to);
+                        *reached = (*reached).max(delta.to);
                         let place = DeltaPlace { file: read.clone(), frame };
-                        take(RecoveredDelta { delta, links, place }).map_err(|error| located(error, &path, frame))
+                        take(Recovered::Delta { delta, links, place }).map_err(|error| located(error, &path, frame))
                     }
                     Record::Reached(epoch) => {
                         highest = highest.max(epoch);
+                        *reached = (*reached).max(epoch);
                         Ok(())
+                    }
+                    Record::Rewound(epoch) => {
+                        *reached = (*reached).min(epoch);
+                        take(Recovered::Rewound(epoch))
                     }
                 }
             };
@@ -175,7 +194,6 @@ impl DeltaLog {
                 read_frames(&path, Tail::IsWhole, record)?;
                 log.closed.push(ClosedFile { path, to: highest });
             }
-            log.highest = log.highest.max(highest);
         }
         Ok(log)
     }
@@ -214,8 +232,19 @@ impl DeltaLog {
 
     /// Records that nothing changed up to `epoch`.
     pub(super) fn append_reached(&mut self, epoch: Epoch) -> Result<()> {
+        self.append_epoch(KIND_REACHED, epoch)
+    }
+
+    /// Records that all above `epoch` does not count, whether it is in the log or is still missing there because the disk was full.
+    pub(super) fn append_rewound(&mut self, epoch: Epoch) -> Result<()> {
+        self.append_epoch(KIND_REWOUND, epoch)?;
+        self.highest = self.highest.min(epoch);
+        Ok(())
+    }
+
+    fn append_epoch(&mut self, kind: u8, epoch: Epoch) -> Result<()> {
         let mut frame = FrameBuffer::new();
-        frame.payload().extend_from_slice(&[RECORD_VERSION, KIND_REACHED]);
+        frame.payload().extend_from_slice(&[RECORD_VERSION, kind]);
         frame.payload().extend_from_slice(&epoch.0.to_le_bytes());
         self.append_frame(frame, epoch).map(|_| ())
     }
@@ -315,7 +344,7 @@ impl DeltaLog {
         &self.directory
     }
 
-    /// The highest epoch that was ever appended.
+    /// The highest epoch that was appended and counts.
     pub(super) fn highest(&self) -> Epoch {
         self.highest
     }
@@ -354,6 +383,7 @@ fn read_record(payload: &[u8]) -> Result<Record> {
             Ok(Record::Delta { delta: Delta { from: start, to, batches, watermark_us }, links })
         }
         KIND_REACHED => Ok(Record::Reached(Epoch(from.u64()?))),
+        KIND_REWOUND => Ok(Record::Rewound(Epoch(from.u64()?))),
         kind => Err(from.corrupt(format!("unknown kind {kind}"))),
     }
 }

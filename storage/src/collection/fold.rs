@@ -78,7 +78,9 @@ impl Collection {
         if state.destroyed {
             return None;
         }
-        let held = state.holds.lowest().unwrap_or(Epoch(u64::MAX));
+        // One that is being filled may be rewound: who fills it says how far.
+        let unheld = if state.published_at.is_some() { Epoch(u64::MAX) } else { Epoch(0) };
+        let held = state.holds.lowest().unwrap_or(unheld);
         let eager = eagerness == Eagerness::Now || self.memory.over_budget();
         let is_due = |delta: &Retained| eager || delta.sealed_at + FOLD_AGE <= now;
         // What is not in the log yet would be a gap in it.

@@ -314,6 +314,37 @@ impl Collection {
         Ok(())
     }
 
+    /// Takes back all above `epoch`, of a collection that is not shown: who fills it goes on from there, and not in the same steps. Survives a crash
+    /// when what is sealed later does. Answers whether it could: what is in the base cannot be taken back, so that who fills it has to hold it at the
+    /// epoch it may have to go back to.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`] if `epoch` was never reached; an I/O error, and then nothing has changed.
+    pub fn rewind(&self, epoch: Epoch) -> Result<bool> {
+        self.must_reach(epoch)?;
+        let _folding = self.folding.lock();
+        let mut log = self.log.lock();
+        let mut state = self.state.write();
+        let kept = state.retained.partition_point(|delta| delta.to <= epoch);
+        if state.published_at.is_some() || state.since > epoch || state.is_hidden(epoch) {
+            return Ok(false);
+        }
+        if state.upper == epoch {
+            return Ok(true);
+        }
+        log.append_rewound(epoch)?;
+        for taken_back in state.retained.split_off(kept) {
+            if taken_back.stored.is_some() {
+                self.memory.shrink(taken_back.bytes);
+            }
+        }
+        state.next_ordinal = state.retained.back().map_or(state.base.rows as u64, Retained::end_ordinal);
+        (state.upper, state.durable) = (epoch, state.durable.min(epoch));
+        drop(state);
+        self.upper.send_replace(epoch);
+        Ok(true)
+    }
+
     /// Keeps the collection readable at `epoch` until the hold is dropped. The epoch may be in the future.
     pub fn hold(self: &Arc<Self>, epoch: Epoch) -> Result<Hold> {
         let mut state = self.state.write();

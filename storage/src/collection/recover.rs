@@ -9,7 +9,7 @@ use super::{
     Base, Collection, CollectionKey, CollectionSpec, State,
     append::AppendBase,
     delta::StoredDelta,
-    delta_log::{DeltaLog, RecoveredDelta},
+    delta_log::{DeltaLog, Recovered},
     fold::FoldState,
     hold::Holds,
     keyed::{BaseMeta, BaseStore, KeyedBase},
@@ -50,6 +50,7 @@ impl Collection {
         } else {
             DeltaLog::scratch(&log_directory, faults)?
         };
+        check_links(&layout, &base_meta, &retained)?;
         if spec.key == CollectionKey::AppendOnly {
             next_ordinal = retained.back().map_or(next_ordinal, Retained::end_ordinal);
         }
@@ -101,27 +102,46 @@ fn open_base(spec: &CollectionSpec, layout: &Arc<Layout>, shared: &Arc<RocksShar
 fn recover_delta(
     layout: &Layout,
     base: &BaseMeta,
-    recovered: RecoveredDelta,
+    recovered: Recovered,
     now: std::time::Duration,
     retained: &mut VecDeque<Retained>,
 ) -> Result<()> {
-    let RecoveredDelta { delta, links, place } = recovered;
+    let (delta, links, place) = match recovered {
+        Recovered::Delta { delta, links, place } => (delta, links, place),
+        Recovered::Rewound(epoch) => {
+            let kept = retained.partition_point(|delta| delta.to <= epoch);
+            retained.truncate(kept);
+            return Ok(());
+        }
+    };
     if delta.to <= base.epoch {
         return Ok(());
-    }
-    let expected = retained.back().map_or(base.epoch, |delta| delta.to);
-    if links.previous > expected || delta.from < expected {
-        let detail = format!("it follows epoch {}, but the one before it is {expected}", links.previous);
-        return Err(StorageError::Corrupt { file: "delta log record".into(), detail });
-    }
-    let next_ordinal = retained.back().map_or(base.rows as u64, Retained::end_ordinal);
-    if layout.key == CollectionKey::AppendOnly && links.first_ordinal != next_ordinal {
-        let detail = format!("its first row is number {}, but {next_ordinal} rows are before it", links.first_ordinal);
-        return Err(StorageError::Corrupt { file: "delta log record".into(), detail });
     }
     let stored = StoredDelta::index(layout, delta)?;
     let mut delta = Retained::new(Arc::new(stored), links, now, Some(place));
     delta.stored = None;
     retained.push_back(delta);
+    Ok(())
+}
+
+/// Each delta of the log follows the one before it, the first one the base. What was taken back need not: it may follow what the base has no more.
+fn check_links(layout: &Layout, base: &BaseMeta, retained: &VecDeque<Retained>) -> Result<()> {
+    let (mut epoch, mut next_ordinal) = (base.epoch, base.rows as u64);
+    for delta in retained {
+        let links = delta.links;
+        let detail = if links.previous > epoch || delta.from < epoch {
+            format!("it follows epoch {}, but the one before it is {epoch}", links.previous)
+        } else if layout.key == CollectionKey::AppendOnly && links.first_ordinal != next_ordinal {
+            format!("its first row is number {}, but {next_ordinal} rows are before it", links.first_ordinal)
+        } else {
+            (epoch, next_ordinal) = (delta.to, delta.end_ordinal());
+            continue;
+        };
+        let error = StorageError::Corrupt { file: "delta log record".into(), detail };
+        return Err(match &delta.place {
+            Some(place) => place.locate(error),
+            None => error,
+        });
+    }
     Ok(())
 }

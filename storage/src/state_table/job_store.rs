@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -41,6 +41,7 @@ pub struct JobStore {
     positions: Mutex<BTreeMap<u32, u64>>,
     writers: AtomicU32,
     image_wanted: AtomicU64,
+    image_urgent: AtomicBool,
 }
 
 enum Backing {
@@ -71,6 +72,7 @@ impl JobStore {
             positions: Mutex::default(),
             writers: AtomicU32::new(0),
             image_wanted: AtomicU64::new(0),
+            image_urgent: AtomicBool::new(false),
         };
         store.scratch("log")?;
         Ok(Arc::new(store))
@@ -135,7 +137,18 @@ impl JobStore {
 
     /// Asks the tasks to bring everything into the store. Returns the number of the request.
     pub(crate) fn want_image(&self) -> u64 {
+        self.image_urgent.store(false, Ordering::Relaxed);
         self.image_wanted.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Somebody waits for the image that is asked for.
+    pub(crate) fn hurry_image(&self) {
+        self.image_urgent.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody waits for it.
+    pub(crate) fn is_image_urgent(&self) -> bool {
+        self.image_urgent.load(Ordering::Relaxed)
     }
 
     /// Number of the newest request for an image, 0 before the first.

@@ -58,6 +58,9 @@ pub type ChangeSink<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
 /// Visits a key and its value; `Break` ends the pass.
 pub type VisitFn<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>> + 'a;
 
+/// Bytes that a table flushes at a time for a materialization: a few milliseconds, for what the subtask has to do meanwhile waits.
+const SWEEP_STEP_BYTES: usize = 128 << 10;
+
 /// Visits a prefix, a suffix and their value; `Break` ends the pass.
 pub type VisitGroupsFn<'a> = dyn FnMut(&[u8], &[u8], &[u8]) -> Result<ControlFlow<()>> + 'a;
 

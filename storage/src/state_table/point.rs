@@ -10,7 +10,7 @@ use super::dirty_queue::DirtyQueue;
 use super::flush::FlushOrder;
 use super::merge::merge_with_store;
 use super::resident::{Resident, hash_key};
-use super::{ChangeSink, Kept, RestoreTable, StateTable, TableId, VisitFn};
+use super::{ChangeSink, Kept, RestoreTable, SWEEP_STEP_BYTES, StateTable, TableId, VisitFn};
 use crate::encoding::EncodedRows;
 use crate::error::Result;
 use crate::state_store::WriteOps;
@@ -32,7 +32,6 @@ const DIRTY_BOUND_BYTES: usize = 64 << 20;
 /// Tombstones above which they are flushed.
 const TOMBSTONE_BOUND: usize = 1 << 16;
 const FLUSH_BYTES: usize = 1 << 20;
-const SWEEP_STEP_BYTES: usize = 1 << 20;
 /// What the set of evicted keys may take of the budget.
 const COLD_KEYS_SHARE: usize = 32;
 

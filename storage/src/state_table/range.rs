@@ -44,7 +44,6 @@ const REFERENCED: u8 = 1 << 5;
 const DIRTY_BOUND_BYTES: usize = 64 << 20;
 const TOMBSTONE_BOUND_BYTES: usize = 4 << 20;
 const EMPTIED_BOUND: usize = 1 << 16;
-const SWEEP_STEP_BYTES: usize = 1 << 20;
 const COLD_KEYS_SHARE: usize = 32;
 
 /// How a change marks an entry.

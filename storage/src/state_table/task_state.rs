@@ -11,10 +11,13 @@ use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
 use crate::state_changelog::{ChangelogWriter, SegmentPart};
 use crate::state_table::JobStore;
-use crate::state_table::{Kept, KeyDistribution, PointTable, RangeTable, RestoreTable, StateTable, TableContext, TableId, TaskShared};
+use crate::state_table::{
+    Kept, KeyDistribution, PointTable, RangeTable, RestoreTable, SWEEP_STEP_BYTES, StateTable, TableContext, TableId, TaskShared,
+};
 
-/// Bytes that a checkpoint's synchronous part may flush for a materialization.
-const SWEEP_BYTES: usize = 4 << 20;
+/// Bytes of a table that a checkpoint's synchronous part may flush for a materialization that somebody waits for. For others the tables flush a
+/// little now and then, so that no checkpoint takes longer than the ones before.
+const URGENT_SWEEP_BYTES: usize = 4 << 20;
 /// Bytes that a task flushes at a time when it hands over.
 const HAND_OVER_BYTES: usize = 4 << 20;
 const RELIEVE_EVERY: usize = 4096;
@@ -192,9 +195,10 @@ impl TaskState {
             tables.iter_mut().for_each(|table| table.begin_sweep());
         }
         let Some(sweep) = self.sweep else { return };
+        let bytes = if self.shared.store.is_image_urgent() { URGENT_SWEEP_BYTES } else { SWEEP_STEP_BYTES };
         let mut through = true;
         for table in tables.iter_mut() {
-            match table.sweep(SWEEP_BYTES) {
+            match table.sweep(bytes) {
                 Ok(done) => through &= done,
                 Err(error) => {
                     tracing::warn!(table = %table.id(), %error, "state could not be flushed for a materialization; trying again later");

@@ -186,3 +186,68 @@ fn on_a_full_disk_changes_wait_in_memory() {
     assert!(collection.upper() >= Epoch(2));
     assert_eq!(contents(&collection, Epoch(2)).len(), 2);
 }
+
+/// A collection that is being filled goes back to a checkpoint, at once or after a crash, and is filled in other steps from there.
+#[test]
+fn what_was_filled_after_a_checkpoint_is_taken_back() {
+    for seed in 0..60 {
+        let rng = &mut StdRng::seed_from_u64(seed);
+        let place = Place::new(if seed % 2 == 0 { 64 << 20 } else { 1 << 10 });
+        let key = KEYS[seed as usize % 3]();
+        let mut collection = place.open(key.clone());
+        collection.set_published(false).unwrap();
+        let mut hold = collection.hold(Epoch(0)).unwrap();
+        let (mut model, mut checkpoint) = (Model::new(key.clone()), Epoch(0));
+        let mut at_checkpoint = model.clone();
+        let mut epoch = 0;
+        for _ in 0..rng.random_range(5..40) {
+            epoch += 1;
+            model.change(rng, epoch);
+            model.seal(&collection, epoch);
+            place.pass_time();
+            collection.fold().unwrap();
+            match rng.random_range(0..6) {
+                0 => {
+                    assert_eq!(collection.flush().unwrap(), Epoch(epoch));
+                    (checkpoint, at_checkpoint) = (Epoch(epoch), model.clone());
+                    hold.advance(checkpoint);
+                }
+                1 => {
+                    if rng.random_bool(0.5) {
+                        drop((hold, collection));
+                        collection = place.open(key.clone());
+                        // Nothing is folded before it is known how far it may have to go back.
+                        collection.fold_now().unwrap();
+                    }
+                    assert!(collection.rewind(checkpoint).unwrap(), "seed {seed}");
+                    hold = collection.hold(checkpoint).unwrap();
+                    (model, epoch) = (at_checkpoint.clone(), checkpoint.0);
+                }
+                _ => {}
+            }
+        }
+        collection.set_published(true).unwrap();
+        assert!(!collection.rewind(checkpoint).unwrap(), "what is shown stays");
+        drop(hold);
+        collection.fold_now().unwrap();
+        model.check(&collection, seed);
+        collection.flush().unwrap();
+        drop(collection);
+        model.check(&place.open(key), seed);
+    }
+}
+
+#[test]
+fn what_is_in_the_base_cannot_be_taken_back() {
+    let place = Place::new(64 << 20);
+    let collection = place.open(unique());
+    for epoch in 1..4 {
+        collection.seal(Epoch(epoch), vec![signed(&[(row(epoch as i64, "x", 1.0), 1)])], None).unwrap();
+    }
+    collection.fold_now().unwrap();
+    collection.set_published(false).unwrap();
+    assert!(!collection.rewind(Epoch(2)).unwrap());
+    assert!(collection.rewind(Epoch(3)).unwrap());
+    let error = collection.rewind(Epoch(9)).unwrap_err().to_string();
+    assert!(error.contains("end at epoch 3"), "{error}");
+}

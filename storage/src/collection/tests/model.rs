@@ -5,6 +5,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use super::*;
 
 /// What a collection should contain, and random changes of it.
+#[derive(Clone)]
 pub(super) struct Model {
     key: CollectionKey,
     rows: Vec<Row>,

@@ -6,10 +6,9 @@ use super::super::blocks::{Handle, Loc};
 use super::super::flush::FlushOrder;
 use super::super::large::LargeGroup;
 use super::super::packed::{self, DIRTY, UNFLUSHED};
-use super::super::{ChangeSink, StateTable, TableId};
+use super::super::{ChangeSink, SWEEP_STEP_BYTES, StateTable, TableId};
 use super::{
-    DIRTY_BOUND_BYTES, EMPTIED_BOUND, GROUP_DIRTY, GROUP_STORED, GROUP_UNFLUSHED, LARGE, REFERENCED, RangeTable, SWEEP_STEP_BYTES,
-    TOMBSTONE_BOUND_BYTES,
+    DIRTY_BOUND_BYTES, EMPTIED_BOUND, GROUP_DIRTY, GROUP_STORED, GROUP_UNFLUSHED, LARGE, REFERENCED, RangeTable, TOMBSTONE_BOUND_BYTES,
 };
 use crate::error::Result;
 use crate::state_changelog::ChangelogWriter;
