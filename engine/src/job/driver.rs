@@ -10,6 +10,7 @@ use millpond_storage::{
     collection::{Collection, Hold},
     epoch::Epoch,
     error::StorageError,
+    signed_batch::SignedBatch,
 };
 use tokio::sync::mpsc;
 
@@ -26,7 +27,7 @@ use super::{
 use crate::{
     coordinator::ClosedEpoch,
     engine::Shared,
-    error::Result,
+    error::{EngineError, Result},
     message::{Barrier, BarrierKind},
     task::{
         build::fragment_parallelism,
@@ -38,6 +39,8 @@ use crate::{
 
 /// How long the subtasks of an attempt have to end.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
+/// Rows of an epoch that are not sealed in passing.
+const MANY_ROWS: usize = 50_000;
 /// A job that is not further behind than so many epochs keeps up.
 const KEEPS_UP_EPOCHS: u64 = 8;
 
@@ -51,6 +54,8 @@ pub struct Driver {
     pub shared: Arc<Shared>,
     /// The job's collection.
     pub collection: Option<Arc<Collection>>,
+    /// Orders that came while rows were sealed.
+    pub(super) put_off: VecDeque<JobCommand>,
     /// Orders.
     pub commands: mpsc::UnboundedReceiver<JobCommand>,
     /// Fingerprint of the graph.
@@ -115,6 +120,7 @@ impl Driver {
             handle,
             shared,
             collection,
+            put_off: VecDeque::new(),
             commands,
             fingerprint,
             holds,
@@ -159,15 +165,15 @@ impl Driver {
             self.inject(attempt)?;
             let next_switch = attempt.next_switch();
             tokio::select! {
-                command = self.commands.recv() => match command {
+                command = self.next_command() => match command {
                     Some(JobCommand::Checkpoint) => attempt.checkpoint_wanted = true,
                     Some(JobCommand::Reconfigure(options)) => self.reconfigure(attempt, options),
                     Some(JobCommand::LetGo | JobCommand::Resume { .. }) => {}
                     Some(JobCommand::Stop) | None => return Ok(Ended::Stopped),
                 },
                 // A channel without senders is always ready: a job need not have readers of collections, and its subtasks may have ended.
-                Some(event) = attempt.running.events.recv() => if self.on_event(attempt, event)? {
-                    return Ok(Ended::Finished);
+                Some(event) = attempt.running.events.recv() => if let Some(ended) = self.on_event(attempt, event).await? {
+                    return Ok(ended);
                 },
                 Some(passed) = attempt.running.passed.recv() => attempt.passed.push(passed),
                 ended = attempt.running.tasks.join_next(), if !attempt.running.tasks.is_empty() => on_task_end(ended)?,
@@ -366,13 +372,25 @@ impl Driver {
         }
     }
 
-    /// Answers whether the job has finished.
-    fn on_event(&self, attempt: &mut Attempt, event: TaskEvent) -> Result<bool> {
+    /// The next order. Those come first that came while rows were sealed.
+    async fn next_command(&mut self) -> Option<JobCommand> {
+        match self.put_off.pop_front() {
+            Some(command) => Some(command),
+            None => self.commands.recv().await,
+        }
+    }
+
+    /// Answers how the attempt has ended if it has.
+    async fn on_event(&mut self, attempt: &mut Attempt, event: TaskEvent) -> Result<Option<Ended>> {
         match event {
             TaskEvent::Barrier { id, barrier, part, state_bytes } => {
                 attempt.state_bytes.insert(id, state_bytes);
                 self.handle.state_bytes.store(attempt.state_bytes.values().sum::<usize>() as u64, Ordering::Relaxed);
-                self.on_barrier(attempt, id, barrier)?;
+                if self.is_through(attempt, id, barrier)?
+                    && let Some(ended) = self.seal(attempt, barrier).await?
+                {
+                    return Ok(Some(ended));
+                }
                 if let Some(part) = part {
                     self.on_part(attempt, Part { id, part, delay: Duration::ZERO })?;
                 }
@@ -384,36 +402,56 @@ impl Driver {
             let flight = attempt.in_flight.pop_front().expect("the front was looked at");
             self.passed_everywhere(attempt, flight)?;
         }
-        Ok(false)
+        Ok(None)
     }
 
-    fn on_barrier(&self, attempt: &mut Attempt, id: SubtaskId, barrier: Barrier) -> Result<()> {
+    /// A subtask has passed a barrier; answers whether all that emit the job's rows have.
+    fn is_through(&self, attempt: &mut Attempt, id: SubtaskId, barrier: Barrier) -> Result<bool> {
         let is_root = id.fragment + 1 == self.spec.graph.fragments.len();
         let flight = attempt.flight(barrier.epoch)?;
         flight.tasks_left -= 1;
-        if is_root {
-            flight.roots_left -= 1;
-            if flight.roots_left == 0 {
-                self.seal(attempt, barrier)?;
-            }
-        }
-        Ok(())
+        flight.roots_left -= usize::from(is_root);
+        Ok(is_root && flight.roots_left == 0)
     }
 
-    fn seal(&self, attempt: &mut Attempt, barrier: Barrier) -> Result<()> {
+    async fn seal(&mut self, attempt: &mut Attempt, barrier: Barrier) -> Result<Option<Ended>> {
         if let Some(collection) = &self.collection {
             let batches = attempt.running.collector.take(barrier.epoch);
             let watermark = attempt.running.collector.watermark(barrier.epoch, attempt.running.roots);
             if batches.is_empty() && watermark.is_none() {
                 collection.advance(barrier.epoch);
             } else {
-                collection.seal(barrier.epoch, batches, watermark)?;
+                let rows: usize = batches.iter().map(SignedBatch::num_rows).sum();
+                let collection = collection.clone();
+                let seal = move || collection.seal(barrier.epoch, batches, watermark);
+                if rows < MANY_ROWS {
+                    seal()?;
+                } else if let Some(ended) = self.seal_aside(seal).await? {
+                    return Ok(Some(ended));
+                }
             }
         }
         self.handle.sealed.store(barrier.epoch.0, Ordering::Release);
         self.handle.sealed_time_us.store(barrier.time_us as u64, Ordering::Relaxed);
         self.shared.coordinator.announce();
-        Ok(())
+        Ok(None)
+    }
+
+    /// Seals many rows where it keeps no thread of the subtasks, and goes on listening meanwhile: who drops the job does not wait for it.
+    async fn seal_aside(&mut self, seal: impl FnOnce() -> millpond_storage::error::Result<()> + Send + 'static) -> Result<Option<Ended>> {
+        let mut sealing = tokio::task::spawn_blocking(seal);
+        loop {
+            tokio::select! {
+                sealed = &mut sealing => {
+                    sealed.map_err(|error| EngineError::Internal(error.to_string()))??;
+                    return Ok(None);
+                }
+                command = self.commands.recv() => match command {
+                    Some(JobCommand::Stop) | None => return Ok(Some(Ended::Stopped)),
+                    Some(other) => self.put_off.push_back(other),
+                }
+            }
+        }
     }
 
     fn passed_everywhere(&self, attempt: &mut Attempt, flight: InFlight) -> Result<()> {

@@ -377,6 +377,10 @@ impl Running {
 
     fn relieve(&mut self) -> Result<()> {
         tables_of(&mut self.task.operators).try_for_each(|table| table.relieve())?;
+        if self.task.state.is_sweeping() {
+            let mut tables: Vec<&mut dyn StateTable> = tables_of(&mut self.task.operators).collect();
+            self.task.state.go_on_sweeping(&mut tables);
+        }
         Ok(())
     }
 }

@@ -69,3 +69,33 @@ fn health_and_metrics_over_http() {
     assert!(metrics.contains("millpond_sessions 1"), "{metrics}");
     assert!(get("/nothing").starts_with("HTTP/1.1 404"));
 }
+
+/// Ticks of a hundredth of a second that a process has had of the processors.
+fn processor_ticks(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("the process is there");
+    let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
+    fields[11..13].iter().map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+}
+
+#[test]
+fn jobs_with_nothing_to_do_take_next_to_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = ServerProcess::start(Path::new(BINARY), &directory.path().join("data"), &[]);
+    let mut session = server.connect().expect("a session");
+    let statements = [
+        "CREATE SOURCE slow (n BIGINT) WITH (connector = 'datagen', rows_per_second = 1)",
+        "CREATE TABLE t (n BIGINT)",
+        "CREATE MATERIALIZED VIEW of_source AS SELECT count(*) FROM slow",
+        "CREATE MATERIALIZED VIEW another AS SELECT max(n) FROM slow",
+        "CREATE MATERIALIZED VIEW of_table AS SELECT count(*) FROM t",
+    ];
+    for statement in statements {
+        session.query(statement).expect(statement);
+    }
+    let before = processor_ticks(server.process_id());
+    session.rows("SELECT pg_sleep(4)").expect("it waits");
+    // A task that goes round without waiting would have taken 400 alone.
+    let taken = processor_ticks(server.process_id()) - before;
+    assert!(taken < 200, "{taken} ticks in 4 seconds");
+    server.terminate();
+}

@@ -201,6 +201,7 @@ impl Life {
             task.points.relieve().unwrap();
             task.ranges.relieve().unwrap();
             task.offsets.relieve().unwrap();
+            task.state.go_on_sweeping(&mut [&mut task.points, &mut task.ranges, &mut task.offsets]);
         }
     }
 
@@ -245,6 +246,9 @@ async fn random_lives(backend: StateBackend, budget: usize, shared: bool, seed: 
         for _ in 0..random.random_range(1..10) {
             let changes = random.random_range(0..2000);
             life.change(&mut random, changes);
+            if random.random_bool(0.5) {
+                life.store.hurry_image();
+            }
             let input = life.snapshot();
             known.insert(life.epoch, life.contents.clone());
             if random.random_bool(0.2) {

@@ -23,18 +23,23 @@ impl Collection {
     /// Ends all epochs up to `to` with the changes since `upper`, in any order, and publishes them. An epoch not above `upper` was sealed before
     /// with the same contents: it is ignored. On an error nothing is sealed.
     pub fn seal(&self, to: Epoch, batches: Vec<SignedBatch>, watermark_us: Option<(usize, i64)>) -> Result<()> {
+        let from = self.upper();
+        if to <= from {
+            return Ok(());
+        }
+        // It may take long: who reads, folds or drops the collection does not wait for it.
+        let stored = StoredDelta::net(&self.layout, (from, to), batches, watermark_us)?;
         let mut log = self.log.lock();
-        let (from, links) = {
+        let links = {
             let state = self.state.read();
             if state.destroyed {
                 return Err(StorageError::Internal(format!("collection {} has been dropped", self.id)));
             }
-            (state.upper, Links { previous: state.last_change(), first_ordinal: state.next_ordinal })
+            if state.upper != from {
+                return Err(StorageError::Internal(format!("collection {} is sealed by two at a time", self.id)));
+            }
+            Links { previous: state.last_change(), first_ordinal: state.next_ordinal }
         };
-        if to <= from {
-            return Ok(());
-        }
-        let stored = StoredDelta::net(&self.layout, (from, to), batches, watermark_us)?;
         if stored.delta.batches.is_empty() && watermark_us.is_none() {
             self.publish(to, None);
             return Ok(());

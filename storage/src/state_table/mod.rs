@@ -58,9 +58,6 @@ pub type ChangeSink<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
 /// Visits a key and its value; `Break` ends the pass.
 pub type VisitFn<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>> + 'a;
 
-/// Bytes that a table flushes at a time for a materialization: a few milliseconds, for what the subtask has to do meanwhile waits.
-const SWEEP_STEP_BYTES: usize = 128 << 10;
-
 /// Visits a prefix, a suffix and their value; `Break` ends the pass.
 pub type VisitGroupsFn<'a> = dyn FnMut(&[u8], &[u8], &[u8]) -> Result<ControlFlow<()>> + 'a;
 
@@ -102,7 +99,7 @@ pub trait StateTable: Send {
     /// Bytes the table takes in memory.
     fn memory_bytes(&self) -> usize;
 
-    /// To be called by the task loop after each chunk: writes what is beyond bounds, goes on with a sweep, and evicts if over budget. What
+    /// To be called by the task loop after each few chunks: writes what is beyond bounds, and evicts if over budget. What
     /// `load` brought into memory may be gone afterwards.
     fn relieve(&mut self) -> Result<()>;
 

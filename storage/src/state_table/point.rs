@@ -10,7 +10,7 @@ use super::dirty_queue::DirtyQueue;
 use super::flush::FlushOrder;
 use super::merge::merge_with_store;
 use super::resident::{Resident, hash_key};
-use super::{ChangeSink, Kept, RestoreTable, SWEEP_STEP_BYTES, StateTable, TableId, VisitFn};
+use super::{ChangeSink, Kept, RestoreTable, StateTable, TableId, VisitFn};
 use crate::encoding::EncodedRows;
 use crate::error::Result;
 use crate::state_store::WriteOps;
@@ -370,9 +370,6 @@ impl StateTable for PointTable {
         }
         if self.tombstones.len() > TOMBSTONE_BOUND {
             self.flush_tombstones()?;
-        }
-        if self.sweep.is_some() {
-            self.sweep(SWEEP_STEP_BYTES)?;
         }
         self.context.memory.resize(self.memory_bytes());
         let crowded = self.resident.blocks().is_crowded();

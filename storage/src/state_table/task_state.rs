@@ -11,12 +11,12 @@ use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
 use crate::state_changelog::{ChangelogWriter, SegmentPart};
 use crate::state_table::JobStore;
-use crate::state_table::{
-    Kept, KeyDistribution, PointTable, RangeTable, RestoreTable, SWEEP_STEP_BYTES, StateTable, TableContext, TableId, TaskShared,
-};
+use crate::state_table::{Kept, KeyDistribution, PointTable, RangeTable, RestoreTable, StateTable, TableContext, TableId, TaskShared};
 
-/// Bytes of a table that a checkpoint's synchronous part may flush for a materialization that somebody waits for. For others the tables flush a
-/// little now and then, so that no checkpoint takes longer than the ones before.
+/// Bytes that a subtask flushes at a time for a materialization, beside as many as it has logged since the last time: its work waits for a few
+/// milliseconds at most, and the log grows by no more than the state until the materialization is there.
+const SWEEP_STEP_BYTES: usize = 32 << 10;
+/// Bytes of a table that a checkpoint's synchronous part flushes for a materialization that somebody waits for.
 const URGENT_SWEEP_BYTES: usize = 4 << 20;
 /// Bytes that a task flushes at a time when it hands over.
 const HAND_OVER_BYTES: usize = 4 << 20;
@@ -47,6 +47,8 @@ pub struct TaskState {
     sequence: u64,
     sweep: Option<Sweep>,
     swept: Sweep,
+    /// End of the changelog when a step of a sweep was taken last.
+    paced_to: u64,
 }
 
 /// A pass that brings everything into the store.
@@ -104,6 +106,7 @@ impl TaskState {
             sequence: 0,
             sweep: None,
             swept: Sweep { request: 0, base: Epoch(0) },
+            paced_to: 0,
         })
     }
 
@@ -163,7 +166,7 @@ impl TaskState {
         let position = changelog.position();
         drop(changelog);
         // Past this point nothing may fail: the changes are only in `parts` now.
-        self.go_on_sweeping(tables, epoch);
+        self.sweep_at(tables, epoch);
         self.sequence += 1;
         Ok(TaskCheckpoint {
             store: self.shared.store.clone(),
@@ -188,14 +191,37 @@ impl TaskState {
         Ok(())
     }
 
-    fn go_on_sweeping(&mut self, tables: &mut [&mut dyn StateTable], epoch: Epoch) {
+    /// Whether everything is being brought into the store, a little at a time.
+    pub fn is_sweeping(&self) -> bool {
+        self.sweep.is_some()
+    }
+
+    /// A step of a sweep if one is under way, in proportion to what has been logged. To be called every few chunks, with all tables.
+    pub fn go_on_sweeping(&mut self, tables: &mut [&mut dyn StateTable]) {
+        if self.sweep.is_none() {
+            return;
+        }
+        let position = self.shared.changelog.lock().position();
+        let logged = position.saturating_sub(std::mem::replace(&mut self.paced_to, position));
+        self.sweep_some(tables, (SWEEP_STEP_BYTES + logged as usize) / tables.len().max(1));
+    }
+
+    fn sweep_at(&mut self, tables: &mut [&mut dyn StateTable], epoch: Epoch) {
         let request = self.shared.store.image_wanted();
         if self.sweep.is_none() && request > self.swept.request {
             self.sweep = Some(Sweep { request, base: epoch });
+            self.paced_to = self.shared.changelog.lock().position();
             tables.iter_mut().for_each(|table| table.begin_sweep());
         }
+        match self.shared.store.is_image_urgent() {
+            true => self.sweep_some(tables, URGENT_SWEEP_BYTES),
+            false => self.go_on_sweeping(tables),
+        }
+    }
+
+    /// Flushes about `bytes` of each table.
+    fn sweep_some(&mut self, tables: &mut [&mut dyn StateTable], bytes: usize) {
         let Some(sweep) = self.sweep else { return };
-        let bytes = if self.shared.store.is_image_urgent() { URGENT_SWEEP_BYTES } else { SWEEP_STEP_BYTES };
         let mut through = true;
         for table in tables.iter_mut() {
             match table.sweep(bytes) {

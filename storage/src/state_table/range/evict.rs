@@ -6,7 +6,7 @@ use super::super::blocks::{Handle, Loc};
 use super::super::flush::FlushOrder;
 use super::super::large::LargeGroup;
 use super::super::packed::{self, DIRTY, UNFLUSHED};
-use super::super::{ChangeSink, SWEEP_STEP_BYTES, StateTable, TableId};
+use super::super::{ChangeSink, StateTable, TableId};
 use super::{
     DIRTY_BOUND_BYTES, EMPTIED_BOUND, GROUP_DIRTY, GROUP_STORED, GROUP_UNFLUSHED, LARGE, REFERENCED, RangeTable, TOMBSTONE_BOUND_BYTES,
 };
@@ -383,9 +383,6 @@ impl StateTable for RangeTable {
             self.flush_tombstones()?;
         } else if self.tombstones.is_empty() && !self.emptied.is_empty() {
             self.drop_emptied();
-        }
-        if self.sweep.is_some() {
-            self.sweep(SWEEP_STEP_BYTES)?;
         }
         self.context.memory.resize(self.memory_bytes());
         let crowded = self.groups.blocks().is_crowded();

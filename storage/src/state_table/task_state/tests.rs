@@ -47,7 +47,13 @@ fn a_sweep_is_done_over_several_checkpoints_and_says_its_base() {
     assert!(store.opened().is_none());
     let request = store.want_image();
     table.put(&0_u32.to_be_bytes(), &[2; 100]);
-    let checkpoint = task.snapshot(&mut [&mut table], Epoch(2)).unwrap();
+    let mut epoch = Epoch(2);
+    let mut checkpoint = task.snapshot(&mut [&mut table], epoch).unwrap();
+    while checkpoint.swept.request < request {
+        epoch = epoch.next();
+        checkpoint = task.snapshot(&mut [&mut table], epoch).unwrap();
+    }
+    assert!(epoch > Epoch(2), "a snapshot takes a step only");
     assert_eq!(checkpoint.swept, Sweep { request, base: Epoch(2) });
     let mut count = 0;
     let bounds = (Bound::Unbounded, Bound::Excluded(&[0xff][..]));
