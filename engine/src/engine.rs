@@ -37,7 +37,7 @@ use crate::{
         running::JobInputs,
         sink_driver,
         spec::JobSpec,
-        status::{CheckpointStatus, JobCommand, JobHandle, JobState, JobStatus},
+        status::{CheckpointStatus, ExchangeStatus, JobCommand, JobHandle, JobState, JobStatus},
         stops::{Starting, Stop, Stops},
     },
     side::{SideRow, SideRows},
@@ -334,6 +334,11 @@ impl Engine {
     /// Rows of `millpond.checkpoints`.
     pub fn checkpoints(&self) -> Vec<CheckpointStatus> {
         self.shared.jobs.read().values().flat_map(|job| job.checkpoints()).collect()
+    }
+
+    /// Rows of `millpond.exchanges`.
+    pub fn exchanges(&self) -> Vec<ExchangeStatus> {
+        self.shared.jobs.read().values().flat_map(|job| job.exchanges()).collect()
     }
 
     /// Rows of `millpond.recoveries`.

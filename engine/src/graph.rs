@@ -126,6 +126,17 @@ pub enum Distribution {
 }
 
 impl Distribution {
+    /// Its name.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Distribution::Forward => "forward",
+            Distribution::Hash(_) => "hash",
+            Distribution::Broadcast => "broadcast",
+            Distribution::RoundRobin => "round robin",
+            Distribution::Single => "single",
+        }
+    }
+
     /// Whether a checkpoint's barrier may pass the rows on the way: only where these can be told apart by key group after a restart.
     pub fn can_be_overtaken(&self) -> bool {
         match self {

@@ -8,7 +8,9 @@ use millpond_engine::{
     coordinator::{sources::SourceSettings, table::TableSpec},
     graph::CollectionKeySpec,
     job::{
-        spec::{DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT, JobKind, JobOptions, JobSpec, SinkFactory, state_backend},
+        spec::{
+            DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT, DEFAULT_BUFFER_DEBLOAT_TARGET, JobKind, JobOptions, JobSpec, SinkFactory, state_backend,
+        },
         status::JobHandle,
     },
     sink::{SinkConnector, SinkOptions, SinkSpec, open_sink},
@@ -237,10 +239,14 @@ pub(crate) fn sink_spec(name: &str, sink: &Sink, schema: &SchemaRef, append_only
 }
 
 /// Options that are the job's, not the connector's.
-const JOB_OPTIONS: [&str; 5] = ["parallelism", "checkpoint_interval", ALIGNED_CHECKPOINT_TIMEOUT, "state_backend", "background"];
+const JOB_OPTIONS: [&str; 6] =
+    ["parallelism", "checkpoint_interval", ALIGNED_CHECKPOINT_TIMEOUT, BUFFER_DEBLOAT_TARGET, "state_backend", "background"];
 
 /// How long a checkpoint's barrier waits: an option of a job, and the session's setting that it has by default.
 const ALIGNED_CHECKPOINT_TIMEOUT: &str = "aligned_checkpoint_timeout";
+
+/// Within which time a consumer should take what its exchanges hold: likewise.
+const BUFFER_DEBLOAT_TARGET: &str = "buffer_debloat_target";
 
 /// Most subtasks a fragment may have.
 const PARALLELISM_LIMIT: usize = 64;
@@ -260,12 +266,16 @@ fn job_options(state: &ServerState, options: &BTreeMap<String, String>) -> Resul
             .map(Duration::from_millis)
             .ok_or_else(|| invalid("checkpoint_interval", text))?,
     };
-    let aligned_checkpoint_timeout = match options.get(ALIGNED_CHECKPOINT_TIMEOUT) {
-        None => DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT,
-        Some(text) => settings::parse_millis(text).map(Duration::from_millis).ok_or_else(|| invalid(ALIGNED_CHECKPOINT_TIMEOUT, text))?,
+    let millis_or_off = |name: &str, default: Duration| match options.get(name) {
+        None => Ok(default),
+        Some(text) => settings::parse_millis(text).map(Duration::from_millis).ok_or_else(|| {
+            invalid(name, text).with_hint("A time is expected, such as '500ms' or '2s'; without a unit it is in milliseconds.")
+        }),
     };
+    let aligned_checkpoint_timeout = millis_or_off(ALIGNED_CHECKPOINT_TIMEOUT, DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT)?;
+    let buffer_debloat_target = millis_or_off(BUFFER_DEBLOAT_TARGET, DEFAULT_BUFFER_DEBLOAT_TARGET)?;
     let state_backend = state_backend(options.get("state_backend").unwrap_or(&state.config.state_backend))?;
-    Ok(JobOptions { parallelism, checkpoint_interval, aligned_checkpoint_timeout, state_backend })
+    Ok(JobOptions { parallelism, checkpoint_interval, aligned_checkpoint_timeout, buffer_debloat_target, state_backend })
 }
 
 /// A job keeps what the session that creates it has set for it, unless its own options say something else.
@@ -275,11 +285,12 @@ pub(crate) fn keep_session_options(session: &Session, object: &mut Object) {
         ObjectBody::Sink(sink) => &mut sink.options,
         _ => return,
     };
-    let is_default = settings::find(ALIGNED_CHECKPOINT_TIMEOUT).map(|setting| (setting.default, session.variables.value(setting)));
-    if let Some((default, value)) = is_default
-        && default != value
-    {
-        options.entry(ALIGNED_CHECKPOINT_TIMEOUT.to_owned()).or_insert_with(|| value.to_owned());
+    for name in [ALIGNED_CHECKPOINT_TIMEOUT, BUFFER_DEBLOAT_TARGET] {
+        let Some(setting) = settings::find(name) else { continue };
+        let value = session.variables.value(setting);
+        if value != setting.default {
+            options.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+        }
     }
 }
 

@@ -38,6 +38,7 @@ impl Metrics {
         families.extend(self.epochs());
         families.extend(job_families(&jobs));
         families.extend(self.checkpoints(&jobs));
+        families.extend(self.exchanges(&jobs));
         families.extend(self.sources());
         families.retain(|family| !family.get_metric().is_empty());
         let mut text = Vec::new();
@@ -113,6 +114,28 @@ impl Metrics {
                 known().map(|(labels, status)| (labels, status.in_flight_bytes.unwrap_or(0) as f64)).collect(),
             ),
             gauge("checkpoints_failed", "Failed ones among the checkpoints that are remembered", failures),
+        ]
+    }
+
+    /// What the channels of each job hold and may hold.
+    fn exchanges(&self, jobs: &[JobStatus]) -> Vec<MetricFamily> {
+        let mut sums: BTreeMap<u64, [usize; 4]> = BTreeMap::new();
+        for edge in self.engine.exchanges() {
+            let (channel, bounds) = (edge.channel, edge.channel.bounds);
+            let more = [channel.buffered_rows, channel.buffered_bytes, bounds.rows, usize::from(bounds.is_debloated())];
+            let sum = sums.entry(edge.job).or_default();
+            sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
+        let each = |value: usize| jobs.iter().filter_map(|job| Some((labels(job), sums.get(&job.id)?[value] as f64))).collect();
+        vec![
+            gauge("exchange_buffered_rows", "Rows in the channels of a job", each(0)),
+            gauge("exchange_buffered_bytes", "Bytes in the channels of a job", each(1)),
+            gauge("exchange_capacity_rows", "Rows that the channels of a job may hold", each(2)),
+            gauge(
+                "exchange_debloated_channels",
+                "Channels of a job that may hold less than they can, for their consumers are slow",
+                each(3),
+            ),
         ]
     }
 

@@ -72,6 +72,11 @@ impl Channel {
         self.rows
     }
 
+    /// Bytes of the rows in it.
+    pub fn bytes(&self) -> usize {
+        self.messages.iter().map(|entry| byte_count(&entry.message)).sum()
+    }
+
     /// Adds a message.
     pub fn push(&mut self, message: Message, place: Option<Place>) {
         self.rows += row_count(&message);
@@ -132,6 +137,18 @@ fn row_count(message: &Message) -> usize {
     }
 }
 
+/// Bytes of a message's rows. What a slice shares with others is not counted.
+fn byte_count(message: &Message) -> usize {
+    match message {
+        Message::Chunk(chunk) => {
+            let columns = chunk.batch().columns().iter();
+            // What cannot be told of a column is none.
+            columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum()
+        }
+        Message::Watermark(_) | Message::Barrier(_) => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -164,7 +181,7 @@ mod tests {
         channel.push(chunk(7), None);
         assert!(channel.has_barrier(Epoch(2)) && !channel.has_barrier(Epoch(3)));
         assert_eq!(channel.take(2).map(|taken| taken.sequence), Some(0));
-        assert_eq!(channel.rows(), 13);
+        assert_eq!((channel.rows(), channel.bytes()), (13, 13 * 8));
         let overtaken = channel.overtaken(Epoch(2));
         assert!(matches!(&overtaken[..], [Message::Chunk(rest), Message::Barrier(_), Message::Chunk(_)] if rest.num_rows() == 3));
         for sequence in [0, 1, 2] {

@@ -1,30 +1,29 @@
 //! A consumer's bounded input queues.
 //!
-//! A queue has room while it holds fewer than [`CHANNEL_ROWS`] rows, so that a producer is slowed down by its slowest consumer and memory is
-//! bounded. Watermarks and barriers always pass: there are few of them, and a barrier must not wait for room behind nothing.
+//! A queue has room while it holds fewer rows than its [bounds](Bounds) say, so that a producer is slowed down by its slowest consumer and memory
+//! is bounded. Watermarks and barriers always pass: there are few of them, and a barrier must not wait for room behind nothing.
 //!
 //! A subtask takes input only while every output has room, and between two messages: so it never waits in the midst of one, where its state
 //! could not be taken. What it makes of that one message may go beyond the room, up to [`OVERFULL_ROWS`].
 
 use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    Arc, OnceLock, Weak,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use millpond_storage::epoch::Epoch;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::channel::{Channel, Taken};
+use super::{
+    channel::{Channel, Taken},
+    debloat::{Bounds, CHANNEL_ROWS},
+};
 use crate::{
-    chunk::CHUNK_ROWS,
     error::{EngineError, Result},
     message::{BarrierKind, Message},
     scan::place::{Place, Position},
 };
-
-/// Rows a channel may hold before its producer takes no more input.
-pub const CHANNEL_ROWS: usize = 8 * CHUNK_ROWS;
 
 /// Rows a channel may hold before its producer waits in the midst of what it does.
 const OVERFULL_ROWS: usize = 4 * CHANNEL_ROWS;
@@ -34,8 +33,7 @@ pub type ChannelId = usize;
 
 struct Shared {
     channels: Mutex<Vec<Channel>>,
-    /// Rows in each channel.
-    rows: Vec<AtomicUsize>,
+    gauges: Vec<Gauge>,
     /// Wakes the consumer.
     wake: Arc<Notify>,
     room: Vec<Notify>,
@@ -44,9 +42,82 @@ struct Shared {
     closed: AtomicBool,
 }
 
+/// What is read of a channel without its lock.
+struct Gauge {
+    /// Rows in it.
+    rows: AtomicUsize,
+    /// Its bounds; only the consumer changes them.
+    bound_rows: AtomicUsize,
+    chunk_rows: AtomicUsize,
+    /// Bits of the throughput in rows per second; 0 while nothing is known.
+    throughput: AtomicU64,
+}
+
+impl Gauge {
+    fn of(queue: &Channel) -> Self {
+        Self {
+            rows: AtomicUsize::new(queue.rows()),
+            bound_rows: AtomicUsize::new(Bounds::LARGEST.rows),
+            chunk_rows: AtomicUsize::new(Bounds::LARGEST.chunk_rows),
+            throughput: AtomicU64::new(0),
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { rows: self.bound_rows.load(Ordering::Relaxed), chunk_rows: self.chunk_rows.load(Ordering::Relaxed) }
+    }
+}
+
+/// What the consumer has seen of a channel since it asked last.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Traffic {
+    /// Rows taken.
+    pub taken: usize,
+    /// There was no room in it when it was looked at.
+    pub was_full: bool,
+    /// Rows in it now.
+    pub rows: usize,
+}
+
+/// A channel as an operator sees it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ChannelStatus {
+    /// Rows in it.
+    pub buffered_rows: usize,
+    /// Their bytes.
+    pub buffered_bytes: usize,
+    /// What it may hold.
+    pub bounds: Bounds,
+    /// What its consumer takes of it, if that is known.
+    pub rows_per_second: Option<f64>,
+}
+
+/// Looks at a channel from outside, as long as there is one.
+#[derive(Clone)]
+pub struct ChannelView {
+    shared: Weak<Shared>,
+    channel: ChannelId,
+}
+
+impl ChannelView {
+    /// The channel now; `None` if it is gone.
+    pub fn status(&self) -> Option<ChannelStatus> {
+        let shared = self.shared.upgrade().filter(|shared| !shared.closed.load(Ordering::Acquire))?;
+        let gauge = &shared.gauges[self.channel];
+        let (buffered_rows, buffered_bytes) = {
+            let channels = shared.channels.lock();
+            (channels[self.channel].rows(), channels[self.channel].bytes())
+        };
+        let throughput = f64::from_bits(gauge.throughput.load(Ordering::Relaxed));
+        let rows_per_second = (throughput > 0.0).then_some(throughput);
+        Some(ChannelStatus { buffered_rows, buffered_bytes, bounds: gauge.bounds(), rows_per_second })
+    }
+}
+
 /// The receiving end of all channels of one subtask.
 pub struct Inbox {
     shared: Arc<Shared>,
+    traffic: Vec<Traffic>,
     next: ChannelId,
 }
 
@@ -54,7 +125,8 @@ pub struct Inbox {
 pub struct Sender {
     shared: Arc<Shared>,
     channel: ChannelId,
-    bound_rows: usize,
+    /// Its producer is a subtask.
+    is_fed: bool,
 }
 
 /// A message with the channel it came on and its number there.
@@ -78,16 +150,39 @@ impl Inbox {
         let queues: Vec<Channel> = (0..channels).map(|_| Channel::default()).chain(restored).collect();
         let count = queues.len();
         let shared = Arc::new(Shared {
-            rows: queues.iter().map(|queue| AtomicUsize::new(queue.rows())).collect(),
+            gauges: queues.iter().map(Gauge::of).collect(),
             channels: Mutex::new(queues),
             wake: Arc::new(Notify::new()),
             room: (0..count).map(|_| Notify::new()).collect(),
             producers: (0..count).map(|_| OnceLock::new()).collect(),
             closed: AtomicBool::new(false),
         });
-        let senders = (0..channels).map(|channel| Sender { shared: shared.clone(), channel, bound_rows: CHANNEL_ROWS });
+        let senders = (0..channels).map(|channel| Sender { shared: shared.clone(), channel, is_fed: false });
         let senders = senders.collect();
-        (Self { shared, next: 0 }, senders)
+        (Self { shared, traffic: vec![Traffic::default(); count], next: 0 }, senders)
+    }
+
+    /// Looks at a channel from outside.
+    pub fn view(&self, channel: ChannelId) -> ChannelView {
+        ChannelView { shared: Arc::downgrade(&self.shared), channel }
+    }
+
+    /// What has passed on each channel since this was asked last.
+    pub fn traffic(&mut self) -> Vec<Traffic> {
+        let seen = std::mem::replace(&mut self.traffic, vec![Traffic::default(); self.shared.gauges.len()]).into_iter();
+        seen.zip(&self.shared.gauges).map(|(seen, gauge)| Traffic { rows: gauge.rows.load(Ordering::Acquire), ..seen }).collect()
+    }
+
+    /// A channel is to hold so much from now on, because of this throughput.
+    pub fn bound(&self, channel: ChannelId, bounds: Bounds, rows_per_second: Option<f64>) {
+        let gauge = &self.shared.gauges[channel];
+        gauge.throughput.store(rows_per_second.unwrap_or(0.0).to_bits(), Ordering::Relaxed);
+        gauge.chunk_rows.store(bounds.chunk_rows, Ordering::Relaxed);
+        let before = gauge.bound_rows.swap(bounds.rows, Ordering::Relaxed);
+        // The producer may wait for room that it has now.
+        if bounds.rows > before {
+            self.shared.notify_room(channel);
+        }
     }
 
     /// What wakes the consumer: a message, room in one of its outputs, a checkpoint that waits no longer.
@@ -123,12 +218,14 @@ impl Inbox {
             let before = queue.rows();
             if let Some(Taken { sequence, message, positions }) = queue.take(limits(channel)) {
                 let (after, is_last) = (queue.rows(), queue.is_drained());
-                self.shared.rows[channel].store(after, Ordering::Release);
-                if before >= CHANNEL_ROWS && after < CHANNEL_ROWS || before >= OVERFULL_ROWS && after < OVERFULL_ROWS {
-                    self.shared.room[channel].notify_one();
-                    if let Some(producer) = self.shared.producers[channel].get() {
-                        producer.notify_one();
-                    }
+                let gauge = &self.shared.gauges[channel];
+                gauge.rows.store(after, Ordering::Release);
+                let bound = gauge.bound_rows.load(Ordering::Relaxed);
+                let traffic = &mut self.traffic[channel];
+                traffic.taken += before - after;
+                traffic.was_full |= before >= bound;
+                if before >= bound && after < bound || before >= OVERFULL_ROWS && after < OVERFULL_ROWS {
+                    self.shared.notify_room(channel);
                 }
                 self.next = (channel + 1) % count;
                 return Some(Received { channel, sequence, message, positions, is_last });
@@ -160,6 +257,16 @@ impl Inbox {
     }
 }
 
+impl Shared {
+    /// The producer of a channel may have room again.
+    fn notify_room(&self, channel: ChannelId) {
+        self.room[channel].notify_one();
+        if let Some(producer) = self.producers[channel].get() {
+            producer.notify_one();
+        }
+    }
+}
+
 impl Drop for Inbox {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Release);
@@ -169,16 +276,22 @@ impl Drop for Inbox {
 }
 
 impl Sender {
-    /// The channel's producer is a subtask that is woken by `wake`, and that takes input only when it [has room](Self::has_room).
+    /// The channel's producer is a subtask that is woken by `wake`, and that takes input only when it [has room](Self::room).
     pub fn feed_from(&mut self, wake: &Arc<Notify>) {
-        self.bound_rows = OVERFULL_ROWS;
+        self.is_fed = true;
         // A channel has one producer: nobody was there before.
         let _ = self.shared.producers[self.channel].set(wake.clone());
     }
 
-    /// Whether the producer may take more input. A consumer that is gone is noticed by the next message.
-    pub fn has_room(&self) -> bool {
-        self.shared.rows[self.channel].load(Ordering::Acquire) < CHANNEL_ROWS || self.shared.closed.load(Ordering::Acquire)
+    /// How many rows the producer should add at once, `usize::MAX` if any number; `None` while it may take no more input. A consumer that is gone
+    /// is noticed by the next message.
+    pub fn room(&self) -> Option<usize> {
+        let gauge = &self.shared.gauges[self.channel];
+        let bounds = gauge.bounds();
+        if gauge.rows.load(Ordering::Acquire) >= bounds.rows && !self.shared.closed.load(Ordering::Acquire) {
+            return None;
+        }
+        Some(if bounds.is_debloated() { bounds.chunk_rows } else { usize::MAX })
     }
 
     /// Sends a message, waiting for room if it is a chunk.
@@ -189,28 +302,51 @@ impl Sender {
         self.send_placed(message, None).await
     }
 
-    /// Sends a message of a scan with the place of its reader.
+    /// Sends a message of a scan with the place of its reader. A debloated channel takes a chunk in parts, and the reader waits for room before
+    /// each.
     ///
     /// # Errors
     /// [`EngineError::Cancelled`] when the consumer is gone.
-    pub async fn send_placed(&self, message: Message, place: Option<Place>) -> Result<()> {
-        let needs_room = match &message {
-            Message::Chunk(chunk) => chunk.num_rows() > 0,
-            Message::Watermark(_) | Message::Barrier(_) => false,
+    pub async fn send_placed(&self, message: Message, mut place: Option<Place>) -> Result<()> {
+        let mut chunk = match message {
+            Message::Chunk(chunk) => chunk,
+            other @ (Message::Watermark(_) | Message::Barrier(_)) => return self.push(other, place),
         };
+        loop {
+            let bounds = self.wait_for_room(chunk.num_rows()).await?;
+            if self.is_fed || !bounds.is_debloated() || chunk.num_rows() <= bounds.chunk_rows {
+                return self.push(Message::Chunk(chunk), place);
+            }
+            let part = chunk.slice(0, bounds.chunk_rows);
+            chunk = chunk.slice(bounds.chunk_rows, chunk.num_rows() - bounds.chunk_rows);
+            let part_place = place.as_mut().map(|place| place.split_off_first(bounds.chunk_rows as u64));
+            self.push(Message::Chunk(part), part_place)?;
+        }
+    }
+
+    /// Waits until some of `rows` rows may be added, and answers by which bounds. A subtask, which has looked before it took its input, waits only
+    /// where its output has become far too much.
+    async fn wait_for_room(&self, rows: usize) -> Result<Bounds> {
+        let gauge = &self.shared.gauges[self.channel];
         loop {
             let room = self.shared.room[self.channel].notified();
             if self.shared.closed.load(Ordering::Acquire) {
                 return Err(EngineError::Cancelled);
             }
-            if !needs_room || self.shared.rows[self.channel].load(Ordering::Acquire) < self.bound_rows {
-                break;
+            let bounds = gauge.bounds();
+            let limit = if self.is_fed { OVERFULL_ROWS } else { bounds.rows };
+            if rows == 0 || gauge.rows.load(Ordering::Acquire) < limit {
+                return Ok(bounds);
             }
             room.await;
         }
-        // Only this sender adds to the channel, so the room found above is still there.
-        let mut channels = self.shared.channels.lock();
-        let queue = &mut channels[self.channel];
+    }
+
+    /// Only this sender adds to the channel, so room that was found is still there.
+    fn push(&self, message: Message, place: Option<Place>) -> Result<()> {
+        if self.shared.closed.load(Ordering::Acquire) {
+            return Err(EngineError::Cancelled);
+        }
         let checkpoint = match &message {
             Message::Barrier(barrier) if barrier.kind.is_checkpoint() => Some(barrier.epoch),
             Message::Barrier(barrier) => {
@@ -219,11 +355,13 @@ impl Sender {
             }
             Message::Chunk(_) | Message::Watermark(_) => None,
         };
+        let mut channels = self.shared.channels.lock();
+        let queue = &mut channels[self.channel];
         queue.push(message, place);
         if let Some(checkpoint) = checkpoint {
             queue.overtake(checkpoint);
         }
-        self.shared.rows[self.channel].store(queue.rows(), Ordering::Release);
+        self.shared.gauges[self.channel].rows.store(queue.rows(), Ordering::Release);
         drop(channels);
         self.shared.wake.notify_one();
         Ok(())
@@ -244,7 +382,7 @@ mod tests {
     use millpond_storage::epoch::Epoch;
 
     use super::*;
-    use crate::{chunk::Chunk, message::Barrier};
+    use crate::{chunk::Chunk, message::Barrier, scan::collection::CollectionPosition};
 
     fn chunk(rows: usize) -> Message {
         let column: Arc<dyn arrow::array::Array> = Arc::new(Int64Array::from_iter_values(0..rows as i64));
@@ -291,10 +429,64 @@ mod tests {
         let mut sender = senders.pop().expect("one sender");
         sender.feed_from(&wake);
         sender.send(chunk(CHANNEL_ROWS)).await.expect("room");
-        assert!(!sender.has_room());
+        assert_eq!(sender.room(), None);
         sender.send(chunk(1)).await.expect("what one message makes goes beyond the room");
         assert_eq!(inbox.try_receive(&[false], |_| 7).map(|received| received.sequence), Some(0));
         wake.notified().await;
-        assert!(sender.has_room());
+        assert_eq!(sender.room(), Some(usize::MAX));
+    }
+
+    #[tokio::test]
+    async fn a_debloated_channel_takes_a_readers_chunk_in_parts_that_know_their_place() {
+        let (mut inbox, mut senders) = Inbox::new(1, Vec::new());
+        inbox.bound(0, Bounds { rows: 5, chunk_rows: 4 }, Some(7.0));
+        let view = inbox.view(0);
+        let position = |emitted| Position::Collection(CollectionPosition { emitted, ..CollectionPosition::start() });
+        let place = Place::Rows { before: position(100), after: position(110) };
+        let sender = senders.pop().expect("one sender");
+        let sending = tokio::spawn(async move {
+            sender.send_placed(chunk(10), Some(place)).await?;
+            sender.send(Message::Barrier(Barrier { epoch: Epoch(1), time_us: 0, kind: BarrierKind::Epoch })).await
+        });
+        tokio::task::yield_now().await;
+        let status = view.status().expect("it is there");
+        assert_eq!((status.buffered_rows, status.buffered_bytes, status.rows_per_second), (8, 64, Some(7.0)), "two parts have had room");
+        let mut taken = Vec::new();
+        while taken.len() < 5 {
+            let received = match inbox.try_receive(&[false], |_| 3) {
+                Some(received) => received,
+                None => {
+                    inbox.wait().await;
+                    continue;
+                }
+            };
+            if let Message::Chunk(chunk) = received.message {
+                taken.push((chunk.num_rows(), received.positions));
+            }
+        }
+        let expected = [(3, 103), (1, 104), (3, 107), (1, 108), (2, 110)].map(|(rows, emitted)| (rows, vec![position(emitted)]));
+        assert_eq!(taken, expected);
+        assert_eq!(inbox.traffic(), [Traffic { taken: 10, was_full: true, rows: 0 }]);
+        assert_eq!(inbox.traffic(), [Traffic::default()]);
+        sending.await.expect("no panic").expect("all is sent");
+        drop(inbox);
+        assert_eq!(view.status(), None);
+    }
+
+    #[tokio::test]
+    async fn a_subtask_adds_as_much_as_the_bounds_say_and_is_woken_when_they_grow() {
+        let (inbox, mut senders) = Inbox::new(1, Vec::new());
+        inbox.bound(0, Bounds { rows: 64, chunk_rows: 16 }, None);
+        let wake = Arc::new(Notify::new());
+        let mut sender = senders.pop().expect("one sender");
+        sender.feed_from(&wake);
+        assert_eq!(sender.room(), Some(16));
+        sender.send(chunk(64)).await.expect("what one message makes goes whole");
+        assert_eq!(sender.room(), None);
+        inbox.bound(0, Bounds { rows: 65, chunk_rows: 16 }, None);
+        wake.notified().await;
+        assert_eq!(sender.room(), Some(16));
+        inbox.bound(0, Bounds::LARGEST, None);
+        assert_eq!(sender.room(), Some(usize::MAX));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Every consumer subtask has one [`inbox::Inbox`] with a bounded FIFO queue per channel, a channel being one (edge, producer) pair. A
 //! [`router::Router`] sits at a producer's root and decides which consumer gets a row. Messages of a channel are numbered; across channels no
-//! order is promised. Beside its queue a channel has a lane on which a checkpoint's barrier passes what is queued ([`channel`]).
+//! order is promised. Beside its queue a channel has a lane on which a checkpoint's barrier passes what is queued ([`channel`]). How much a queue may
+//! hold follows its consumer ([`debloat`]).
 //!
 //! # Unaligned checkpoints
 //!
@@ -36,6 +37,7 @@
 //! marks their edges. So does a job stay aligned that is not readable yet, and one whose inputs have ended.
 
 pub mod channel;
+pub mod debloat;
 pub mod inbox;
 pub mod router;
 pub mod switch;

@@ -55,9 +55,10 @@ impl Router {
         Ok(Self { consumers, way })
     }
 
-    /// Whether the producer may take more input.
-    pub fn has_room(&self) -> bool {
-        self.consumers.iter().all(Sender::has_room)
+    /// How many rows the producer should add at once, `usize::MAX` if any number; `None` while it may take no more input. All of them may be for
+    /// one consumer.
+    pub fn room(&self) -> Option<usize> {
+        self.consumers.iter().try_fold(usize::MAX, |least, consumer| Some(least.min(consumer.room()?)))
     }
 
     /// The producer's state is taken now for a checkpoint: its barrier passes whatever is on the way.

@@ -113,7 +113,7 @@ impl Driver {
         holds: Vec<Hold>,
     ) -> Self {
         let (options, orders) = (spec.options.clone(), Arc::new(Orders::default()));
-        orders.set_log_age_us(options.log_age_us());
+        options.give(&orders);
         let fingerprint = crate::graph_text::fingerprint(&spec.graph);
         Self {
             spec,

@@ -148,7 +148,7 @@ impl Driver {
     }
 
     pub(super) fn set_options(&mut self, options: JobOptions) {
-        self.orders.set_log_age_us(options.log_age_us());
+        options.give(&self.orders);
         self.options = options;
     }
 }

@@ -216,7 +216,7 @@ impl Running {
             rows_in: handle.rows_in.clone(),
             events,
         };
-        let Built { subtasks, scans, roots } = build(&spawn.spec.graph, &context)?;
+        let Built { subtasks, scans, edges, roots } = build(&spawn.spec.graph, &context)?;
         let mut running = Self {
             tasks: JoinSet::new(),
             events: events_in,
@@ -228,6 +228,7 @@ impl Running {
             source_commands: Vec::new(),
             collection_commands: Vec::new(),
         };
+        handle.watch(edges, spawn.orders.clone());
         for subtask in subtasks {
             running.tasks.spawn_on(subtask.run(), spawn.runtime);
         }

@@ -8,6 +8,7 @@ use crate::{
     error::{EngineError, Result},
     graph::DataflowGraph,
     sink::Sink,
+    task::orders::Orders,
 };
 
 /// A job to run.
@@ -43,6 +44,9 @@ pub enum JobKind {
 /// How long a checkpoint's barrier waits if nothing else is said.
 pub const DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// What an exchange holds if nothing else is said: what its consumer takes within this time.
+pub const DEFAULT_BUFFER_DEBLOAT_TARGET: Duration = Duration::from_secs(1);
+
 /// Settings of a job.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
@@ -52,15 +56,18 @@ pub struct JobOptions {
     pub checkpoint_interval: Duration,
     /// How long a checkpoint's barrier waits before it passes what is in its way; zero: not at all.
     pub aligned_checkpoint_timeout: Duration,
+    /// What an exchange holds: what its consumer takes within this time; zero: as much as it can.
+    pub buffer_debloat_target: Duration,
     /// Where operator state is kept.
     pub state_backend: StateBackend,
 }
 
 impl JobOptions {
-    /// Age in microseconds at which a change of state is logged without waiting for the checkpoint: a quarter of the interval. A younger one
-    /// may well change once more.
-    pub(crate) fn log_age_us(&self) -> i64 {
-        i64::try_from(self.checkpoint_interval.as_micros() / 4).unwrap_or(i64::MAX)
+    /// Tells subtasks what concerns them.
+    pub(crate) fn give(&self, orders: &Orders) {
+        // A quarter of the interval: a younger change of state may well change once more before the checkpoint.
+        orders.set_log_age_us(i64::try_from(self.checkpoint_interval.as_micros() / 4).unwrap_or(i64::MAX));
+        orders.set_debloat_target(self.buffer_debloat_target);
     }
 }
 

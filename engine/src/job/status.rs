@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use millpond_storage::epoch::Epoch;
@@ -17,7 +17,11 @@ use super::{
     recovery::{RecoveryCause, RecoveryStatus, RecoveryStep},
     spec::{JobKind, JobOptions},
 };
-use crate::error::EngineError;
+use crate::{
+    error::EngineError,
+    exchange::inbox::ChannelStatus,
+    task::{build::Edge, orders::Orders, subtask::SubtaskId},
+};
 
 /// Checkpoints remembered per job.
 const CHECKPOINTS_KEPT: usize = 64;
@@ -125,6 +129,25 @@ pub struct SubtaskCheckpoint {
     pub in_flight_bytes: u64,
 }
 
+/// One row of `millpond.exchanges`.
+#[derive(Clone, Debug)]
+pub struct ExchangeStatus {
+    /// The job.
+    pub job: u64,
+    /// Number of the exchange in the job; `None` for the channel of a scan.
+    pub exchange: Option<usize>,
+    /// How its rows are distributed; `scan` for the channel of a scan.
+    pub kind: &'static str,
+    /// The producer, if it is a subtask.
+    pub from: Option<SubtaskId>,
+    /// The consumer.
+    pub to: SubtaskId,
+    /// The time within which the consumer should take what the channel holds; zero if that is not asked for.
+    pub target: Duration,
+    /// The channel now.
+    pub channel: ChannelStatus,
+}
+
 /// Orders to a driver.
 pub enum JobCommand {
     /// Stop; state on disk stays.
@@ -175,6 +198,8 @@ pub struct JobHandle {
     pub(super) checkpoints: Mutex<VecDeque<CheckpointStatus>>,
     recoveries: Mutex<VecDeque<RecoveryStatus>>,
     rate: Mutex<Rate>,
+    /// The channels of the attempt that is running, and where their target is read.
+    edges: Mutex<(Vec<Edge>, Arc<Orders>)>,
 }
 
 #[derive(Debug)]
@@ -205,6 +230,7 @@ impl JobHandle {
             resumes_at: AtomicU64::new(0),
             checkpoints: Mutex::default(),
             recoveries: Mutex::default(),
+            edges: Mutex::default(),
             rate: Mutex::new(Rate { at: Instant::now(), rows: 0, per_second: 0.0 }),
         })
     }
@@ -331,6 +357,22 @@ impl JobHandle {
     /// The checkpoints remembered, oldest first.
     pub fn checkpoints(&self) -> Vec<CheckpointStatus> {
         self.checkpoints.lock().iter().cloned().collect()
+    }
+
+    /// The channels of the attempt that is running.
+    pub fn exchanges(&self) -> Vec<ExchangeStatus> {
+        let edges = self.edges.lock();
+        let (job, target) = (self.id, edges.1.debloat_target());
+        let known = edges.0.iter().filter_map(|edge| {
+            let Edge { exchange, kind, from, to, .. } = *edge;
+            Some(ExchangeStatus { job, exchange, kind, from, to, target, channel: edge.view.status()? })
+        });
+        known.collect()
+    }
+
+    /// An attempt has these channels.
+    pub(super) fn watch(&self, edges: Vec<Edge>, orders: Arc<Orders>) {
+        *self.edges.lock() = (edges, orders);
     }
 
     pub(super) fn remember_checkpoint(&self, checkpoint: CheckpointStatus) {

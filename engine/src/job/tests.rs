@@ -1,6 +1,7 @@
 //! Jobs on hand-built graphs: tables in, a view out, through failures of the process.
 
 mod backfill;
+mod debloat;
 mod unaligned;
 
 use std::{path::Path, sync::Arc, time::Duration};
@@ -129,6 +130,7 @@ fn start(engine: &Engine, dir: &Path, parallelism: usize) -> Arc<super::status::
         parallelism,
         checkpoint_interval: Duration::from_millis(200),
         aligned_checkpoint_timeout: Duration::from_secs(1),
+        buffer_debloat_target: Duration::from_secs(1),
         state_backend: StateBackend::RocksDb,
     };
     let spec =

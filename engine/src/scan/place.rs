@@ -52,6 +52,17 @@ impl Place {
             (Place::Barrier(positions), _) => positions.clone(),
         }
     }
+
+    /// Cuts off the place of the message's first `rows` rows, where it has more, and is that of the others then.
+    pub fn split_off_first(&mut self, rows: u64) -> Self {
+        match self {
+            Place::Rows { before, .. } => {
+                let border = before.behind(rows);
+                Place::Rows { before: std::mem::replace(before, border.clone()), after: border }
+            }
+            Place::Barrier(positions) => Place::Barrier(positions.clone()),
+        }
+    }
 }
 
 /// Where the scans of one subtask stand. What is not in it stands where it did when the subtask was started.

@@ -22,7 +22,8 @@ use crate::{
     error::{EngineError, Result},
     exchange::{
         channel::Channel,
-        inbox::{Inbox, Sender},
+        debloat::Bounds,
+        inbox::{ChannelView, Inbox, Sender},
         router::Router,
         switch::Switch,
     },
@@ -71,12 +72,29 @@ pub struct ScanChannel {
     pub output: Sender,
 }
 
+/// A channel between two subtasks, or from a scan's reader to its subtask, as an operator sees it.
+#[derive(Clone)]
+pub struct Edge {
+    /// Number of the exchange; `None` behind a reader.
+    pub exchange: Option<usize>,
+    /// How its rows are distributed; `scan` behind a reader.
+    pub kind: &'static str,
+    /// The producer, if it is a subtask.
+    pub from: Option<SubtaskId>,
+    /// The consumer.
+    pub to: SubtaskId,
+    /// The channel.
+    pub view: ChannelView,
+}
+
 /// A graph's subtasks, and the channels of its scans.
 pub struct Built {
     /// All subtasks.
     pub subtasks: Vec<Subtask>,
     /// All scans.
     pub scans: Vec<ScanChannel>,
+    /// All channels, but for what is left of those of an earlier life.
+    pub edges: Vec<Edge>,
     /// Subtasks of the root fragment.
     pub roots: usize,
 }
@@ -95,13 +113,17 @@ pub fn build(graph: &DataflowGraph, context: &BuildContext) -> Result<Built> {
     // producers[exchange][producer subtask] = its channel to each consumer.
     let mut producers: Vec<Vec<Vec<Sender>>> = graph.exchanges.iter().map(|e| (0..width(e.from)).map(|_| Vec::new()).collect()).collect();
     let mut scans = Vec::new();
+    let mut edges = Vec::new();
     let mut inputs = Vec::new();
+    let bounds = Bounds::first(context.orders.debloat_target());
     for fragment in &graph.fragments {
         for index in 0..width(fragment.id) {
             let plan = plan_channels(graph, fragment, index, &width);
             let (restored_plans, restored) = restored_channels(graph, fragment, (index, width(fragment.id)), &context.restart)?;
             let (inbox, senders) = Inbox::new(plan.len(), restored);
-            for (channel, sender) in plan.iter().zip(senders) {
+            for (number, (channel, sender)) in plan.iter().zip(senders).enumerate() {
+                inbox.bound(number, bounds, None);
+                edges.push(channel.edge(graph, SubtaskId { fragment: fragment.id, index }, inbox.view(number)));
                 match channel.from {
                     From::Exchange { exchange, producer } => producers[exchange][producer].push(sender),
                     From::Scan => {
@@ -134,7 +156,7 @@ pub fn build(graph: &DataflowGraph, context: &BuildContext) -> Result<Built> {
         subtasks.push(build_subtask(graph, input, (parallelism, is_aligned), routers, context)?);
     }
     let roots = graph.fragments.last().map_or(0, |root| width(root.id));
-    Ok(Built { subtasks, scans, roots })
+    Ok(Built { subtasks, scans, edges, roots })
 }
 
 struct Input {
@@ -162,6 +184,17 @@ impl PlannedChannel {
             From::Scan => (Feed::Scan { node: fragment.nodes[self.node].id }, restart.closed(fragment.id)),
         };
         ChannelPlan { node: self.node, port: self.port, feed, passed, reached: Vec::new(), generation: restart.generation() }
+    }
+
+    fn edge(&self, graph: &DataflowGraph, to: SubtaskId, view: ChannelView) -> Edge {
+        match self.from {
+            From::Scan => Edge { exchange: None, kind: "scan", from: None, to, view },
+            From::Exchange { exchange, producer } => {
+                let edge = &graph.exchanges[exchange];
+                let from = SubtaskId { fragment: edge.from, index: producer };
+                Edge { exchange: Some(exchange), kind: edge.distribution.as_str(), from: Some(from), to, view }
+            }
+        }
     }
 }
 

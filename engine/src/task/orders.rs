@@ -1,6 +1,9 @@
 //! What a driver tells its subtasks and readers beside messages.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    time::Duration,
+};
 
 use millpond_storage::epoch::Epoch;
 
@@ -10,6 +13,7 @@ pub struct Orders {
     log_age_us: AtomicI64,
     skip_bad_rows: AtomicBool,
     hand_over_at: AtomicU64,
+    debloat_target_us: AtomicU64,
 }
 
 impl Orders {
@@ -21,6 +25,16 @@ impl Orders {
     /// See [`Self::log_age_us`].
     pub fn set_log_age_us(&self, age_us: i64) {
         self.log_age_us.store(age_us, Ordering::Relaxed);
+    }
+
+    /// The time within which a subtask should take what its channels hold; zero if they may hold as much as they can.
+    pub fn debloat_target(&self) -> Duration {
+        Duration::from_micros(self.debloat_target_us.load(Ordering::Relaxed))
+    }
+
+    /// See [`Self::debloat_target`].
+    pub fn set_debloat_target(&self, target: Duration) {
+        self.debloat_target_us.store(u64::try_from(target.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Divert bad rows whatever their source says of them.

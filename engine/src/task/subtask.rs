@@ -5,7 +5,8 @@
 //! off. So memory is bounded by one output per operator, and between two calls the task can be cancelled.
 //!
 //! Between two messages, when nothing is on the stack, the subtask looks whether a checkpoint waits no longer for its barrier ([`super::cut`]). It
-//! takes a message only while every output has room, and of a chunk only as many rows as take about 20 ms.
+//! takes a message only while every output has room, of a chunk only as many rows as take about 20 ms, and no more than make what a debloated
+//! output takes at once ([`crate::exchange::debloat`]).
 
 use std::{
     sync::{
@@ -22,7 +23,7 @@ use millpond_storage::{
 };
 use tokio::sync::mpsc;
 
-use super::{cut::CheckpointPart, inputs::Inputs, orders::Orders, pace::Pace};
+use super::{cut::CheckpointPart, flow::Flow, inputs::Inputs, orders::Orders};
 use crate::{
     chunk::{CHUNK_ROWS, Chunk},
     error::Result,
@@ -164,7 +165,7 @@ pub struct Subtask {
 pub(super) struct Running {
     pub(super) task: Subtask,
     pub(super) inputs: Inputs,
-    pace: Vec<Pace>,
+    flow: Flow,
     pub(super) places: ScanPlaces,
     /// The newest checkpoint to which it has given its part.
     pub(super) checkpointed: Epoch,
@@ -173,6 +174,8 @@ pub(super) struct Running {
     pub(super) clock: Clock,
     /// Time in which operators were busy with the message at hand.
     busy: Duration,
+    /// Rows that it has made leave.
+    emitted: usize,
     /// Time that operators may still be busy before others get the thread.
     until_yield: Duration,
     until_relieve: usize,
@@ -189,14 +192,16 @@ impl Subtask {
     /// Runs until the final barrier has passed. Dropping the future stops the subtask between two calls.
     pub async fn run(mut self) -> Result<()> {
         let channels = std::mem::take(&mut self.channels);
+        let clock = Clock::system();
         let mut running = Running {
-            pace: vec![Pace::default(); channels.len()],
+            flow: Flow::new(channels.len(), clock.monotonic(), self.orders.debloat_target()),
             inputs: Inputs::new(channels, self.closed, &self.in_flight),
             places: ScanPlaces::default(),
             checkpointed: Epoch(0),
             aligning_since: None,
-            clock: Clock::system(),
+            clock,
             busy: Duration::ZERO,
+            emitted: 0,
             until_yield: YIELD_AFTER,
             until_relieve: RELIEVE_EVERY,
             task: self,
@@ -220,14 +225,16 @@ impl Running {
             if self.cut_if_due()? {
                 continue;
             }
-            let has_room = self.task.routers.iter().all(Router::has_room);
-            let pace = &self.pace;
-            let received = match has_room {
-                true => self.task.inbox.try_receive(self.inputs.aligner.blocked(), |channel| pace[channel].rows()),
-                false => None,
-            };
-            let Some(received) = received else {
+            let Some(room) = self.room() else {
                 self.task.inbox.wait().await;
+                continue;
+            };
+            let flow = &self.flow;
+            let received = self.task.inbox.try_receive(self.inputs.aligner.blocked(), |channel| flow.rows(channel, room));
+            let Some(received) = received else {
+                let began = self.clock.monotonic();
+                self.task.inbox.wait().await;
+                self.flow.add_idle(self.clock.monotonic() - began);
                 continue;
             };
             if self.take(received).await? {
@@ -240,6 +247,24 @@ impl Running {
             } else {
                 tokio::task::coop::consume_budget().await;
             }
+        }
+    }
+
+    /// How many rows the outputs should get at once; `None` while one of them has no room.
+    fn room(&self) -> Option<usize> {
+        self.task.routers.iter().try_fold(usize::MAX, |least, router| Some(least.min(router.room()?)))
+    }
+
+    /// Looks at what has passed on the channels, if it is time, and lets them hold as much as the target says.
+    fn debloat(&mut self) {
+        let now = self.clock.monotonic();
+        if !self.flow.is_due(now) {
+            return;
+        }
+        let traffic = self.task.inbox.traffic();
+        let known = self.flow.look(now, self.task.orders.debloat_target(), self.inputs.aligner.blocked(), &traffic);
+        for (channel, debloater) in known {
+            self.task.inbox.bound(channel, debloater.bounds(), debloater.rows_per_second());
         }
     }
 
@@ -273,9 +298,10 @@ impl Running {
     async fn take_chunk(&mut self, channel: ChannelId, (node, port): (usize, usize), chunk: Chunk) -> Result<()> {
         let rows = chunk.num_rows();
         self.task.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
-        self.busy = Duration::ZERO;
+        (self.busy, self.emitted) = (Duration::ZERO, 0);
         self.work(node, Call::Chunk(port, chunk)).await?;
-        self.pace[channel].record(rows, self.busy);
+        self.flow.record(channel, rows, self.emitted, self.busy);
+        self.debloat();
         self.until_yield = self.until_yield.saturating_sub(self.busy);
         self.until_relieve -= 1;
         if self.until_relieve == 0 {
@@ -317,7 +343,10 @@ impl Running {
                 Target::Root => {
                     for emitted in out.take() {
                         let message = match emitted {
-                            Emitted::Chunk(chunk) => Message::Chunk(chunk),
+                            Emitted::Chunk(chunk) => {
+                                self.emitted += chunk.num_rows();
+                                Message::Chunk(chunk)
+                            }
                             Emitted::Watermark(watermark) => Message::Watermark(watermark),
                         };
                         send(&mut self.task.routers, message).await?;

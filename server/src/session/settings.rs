@@ -82,6 +82,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
     reported("application_name", "", Kind::Text, "Sets the application name to be reported in statistics and logs."),
     setting("array_nulls", "on", Kind::Bool, "Enable input of NULL elements in arrays."),
     setting("backslash_quote", "safe_encoding", Kind::Text, "Sets whether \"\\'\" is allowed in string literals."),
+    setting(
+        "buffer_debloat_target",
+        "1s",
+        Kind::Millis,
+        "Sets within which time the consumers of jobs created in this session should take what their exchanges hold; 0 is no limit.",
+    ),
     setting("bytea_output", "hex", Kind::Word(&["hex", "escape"]), "Sets the output format for bytea."),
     setting("check_function_bodies", "on", Kind::Bool, "Check routine bodies during CREATE FUNCTION and CREATE PROCEDURE."),
     reported("client_encoding", "UTF8", Kind::Encoding, "Sets the client's character set encoding."),

@@ -33,6 +33,12 @@ pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
         checkpoint_subtasks,
     ),
     (
+        "13110 v exchanges: job_id int8, job text, exchange int8, kind text, from_fragment int8, from_subtask int8, to_fragment int8, \
+         to_subtask int8, buffered_rows int8, buffered_bytes int8, capacity_rows int8, chunk_rows int8, target_ms float8, \
+         rows_per_second float8, debloated bool",
+        exchanges,
+    ),
+    (
         "13103 v sources: source_id int8, source text, split text, split_offset int8, split_end int8, bounded bool, finished bool, idle bool, \
          watermark timestamptz, source_watermark timestamptz, holds_back_watermark bool, rows int8, error text",
         sources,
@@ -41,7 +47,7 @@ pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
     ("13105 v bad_rows: job_id int8, job text, operator text, epoch int8, reason text, row_text text", bad_rows),
     ("13106 v backfills: job_id int8, job text, state text, rows_read int8, rows_expected int8, progress float8", backfills),
     (
-        "13108 v recoveries: job_id int8, job text, cause text, error text, detected_at timestamptz, from_epoch int8, cancelled_ms float8, \
+        "13109 v recoveries: job_id int8, job text, cause text, error text, detected_at timestamptz, from_epoch int8, cancelled_ms float8, \
          restored_ms float8, replayed_ms float8, caught_up_ms float8",
         recoveries,
     ),
@@ -176,6 +182,31 @@ fn checkpoint_subtasks(context: &SystemContext<'_>) -> Result<Vec<Row>> {
         }));
     }
     Ok(rows)
+}
+
+fn exchanges(context: &SystemContext<'_>) -> Result<Vec<Row>> {
+    let rows = context.server.engine.exchanges().into_iter().map(|edge| -> Row {
+        let (channel, bounds) = (&edge.channel, edge.channel.bounds);
+        let target = (!edge.target.is_zero()).then(|| edge.target.as_secs_f64() * 1000.0);
+        vec![
+            ("job_id", edge.job.into()),
+            ("job", name_of(context, edge.job)),
+            ("exchange", edge.exchange.into()),
+            ("kind", edge.kind.into()),
+            ("from_fragment", edge.from.map(|from| from.fragment).into()),
+            ("from_subtask", edge.from.map(|from| from.index).into()),
+            ("to_fragment", edge.to.fragment.into()),
+            ("to_subtask", edge.to.index.into()),
+            ("buffered_rows", channel.buffered_rows.into()),
+            ("buffered_bytes", channel.buffered_bytes.into()),
+            ("capacity_rows", bounds.rows.into()),
+            ("chunk_rows", bounds.chunk_rows.into()),
+            ("target_ms", target.into()),
+            ("rows_per_second", channel.rows_per_second.into()),
+            ("debloated", bounds.is_debloated().into()),
+        ]
+    });
+    Ok(rows.collect())
 }
 
 fn mode(is_unaligned: bool) -> &'static str {

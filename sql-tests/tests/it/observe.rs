@@ -154,3 +154,40 @@ fn checkpoints_tell_whether_they_waited_and_what_each_subtask_did() {
     );
     client.query("ALTER MATERIALIZED VIEW now SET (aligned_checkpoint_timeout = '2s')").expect("changed");
 }
+
+#[test]
+fn exchanges_tell_what_they_hold_and_may_hold() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.query("CREATE TABLE t (k int, note text)").expect("a table");
+    client.query("SET buffer_debloat_target = '200ms'").expect("a setting");
+    // A row takes its function about a millisecond.
+    let view = "CREATE MATERIALIZED VIEW v WITH (parallelism = 2) AS SELECT x.k, md5(repeat(x.note || y.note, 300000)) AS m \
+                FROM t x JOIN t y ON y.k = x.k";
+    client.query(view).expect("a view");
+    client.query("RESET buffer_debloat_target").expect("a setting");
+    client
+        .query("CREATE MATERIALIZED VIEW fixed WITH (buffer_debloat_target = 0) AS SELECT k, count(*) AS n FROM t GROUP BY k")
+        .expect("a view");
+    let shown = "SELECT job, kind, count(DISTINCT to_subtask), min(target_ms), bool_or(debloated), max(buffered_rows), \
+                 bool_and((kind = 'scan') = (exchange IS NULL) AND (kind = 'scan') = (from_fragment IS NULL)) \
+                 FROM millpond.exchanges WHERE job = 'fixed' AND kind <> 'forward' GROUP BY 1, 2 ORDER BY 1, 2";
+    client.await_rows(PATIENCE, shown, &["fixed hash 2 NULL f 0 t", "fixed scan 1 NULL f 0 t"]);
+    client.query("INSERT INTO t SELECT x, 'a' FROM generate_series(1, 4000) AS g(x)").expect("rows");
+    let full = "SELECT count(*) > 0 FROM millpond.exchanges WHERE job = 'v' AND kind = 'hash' AND debloated AND target_ms = 200 AND \
+                buffered_rows > 0 AND buffered_bytes > 0 AND rows_per_second > 0 AND chunk_rows <= capacity_rows";
+    client.await_rows(PATIENCE, full, &["t"]);
+    let fast = "ALTER MATERIALIZED VIEW v SET (buffer_debloat_target = 0)";
+    client.query(fast).expect("changed");
+    let wide = "SELECT bool_and(target_ms IS NULL), bool_and(capacity_rows = 32768) FROM millpond.exchanges WHERE job = 'v' AND kind = 'hash' \
+                AND rows_per_second > 0";
+    client.await_rows(PATIENCE, wide, &["t t"]);
+    client.query("ALTER MATERIALIZED VIEW v RESET (buffer_debloat_target)").expect("changed");
+    for wrong in ["soon", "-1"] {
+        let error = client.query(&format!("ALTER MATERIALIZED VIEW v SET (buffer_debloat_target = '{wrong}')")).expect_err("no time");
+        assert_eq!(error.sqlstate(), "22023");
+    }
+    assert_eq!(client.query("SET buffer_debloat_target = 'soon'").expect_err("no time").sqlstate(), "22023");
+    client.query("DROP MATERIALIZED VIEW v").expect("dropped");
+    assert_eq!(client.rows("SELECT count(*) FROM millpond.exchanges WHERE job = 'v'").expect("rows"), ["0"]);
+}

@@ -99,7 +99,7 @@ impl Stalling {
 
 /// Doubles a column, a millisecond a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Slow(usize);
+pub(super) struct Slow(pub(super) usize);
 
 impl Hash for Slow {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -142,11 +142,11 @@ impl PhysicalExpr for Slow {
     }
 }
 
-fn node(id: usize, spec: OperatorSpec, inputs: Vec<NodeInput>, schema: &SchemaRef) -> OperatorNode {
+pub(super) fn node(id: usize, spec: OperatorSpec, inputs: Vec<NodeInput>, schema: &SchemaRef) -> OperatorNode {
     OperatorNode { id, spec, inputs, schema: schema.clone(), properties: StreamProperties::default() }
 }
 
-fn edge(id: usize, from: usize, to: usize, schema: &SchemaRef) -> Exchange {
+pub(super) fn edge(id: usize, from: usize, to: usize, schema: &SchemaRef) -> Exchange {
     let distribution = Distribution::Hash(vec![0]);
     Exchange { id, from, to, distribution, schema: schema.clone(), mode: ExchangeMode::Pipelined }
 }
@@ -215,6 +215,7 @@ impl Bench {
                 parallelism,
                 checkpoint_interval: Duration::from_secs(3600),
                 aligned_checkpoint_timeout: timeout,
+                buffer_debloat_target: Duration::ZERO,
                 state_backend: StateBackend::RocksDb,
             };
             let spec = JobSpec { id, name: format!("job {id}"), kind: JobKind::View, graph, collection, sink: None, options };
