@@ -39,6 +39,8 @@ pub(super) struct Attempt {
     pub(super) in_flight: VecDeque<InFlight>,
     pub(super) passed: Vec<CollectionPassed>,
     pub(super) checkpoint_wanted: bool,
+    /// A barrier has been injected since the one of the newest checkpoint.
+    pub(super) is_changed: bool,
     pub(super) checkpoint_running: Option<tokio::task::JoinHandle<Result<CompleteCheckpoint>>>,
     pub(super) last_checkpoint: Instant,
     pub(super) no_checkpoint_before: Instant,

@@ -188,7 +188,11 @@ impl Driver {
                 }
                 checkpoint = wait_switch(next_switch) => attempt.switch(checkpoint),
                 _ = pulse.changed() => {}
-                _ = second.tick() => self.handle.measure_rate(),
+                _ = second.tick() => {
+                    self.handle.measure_rate();
+                    // What came last is not to wait for what may never come.
+                    attempt.checkpoint_wanted |= attempt.is_changed && attempt.last_checkpoint.elapsed() >= self.options.checkpoint_interval;
+                }
             }
         }
     }
@@ -239,6 +243,7 @@ impl Driver {
             in_flight,
             passed: Vec::new(),
             checkpoint_wanted: false,
+            is_changed: false,
             checkpoint_running: None,
             last_checkpoint: self.first_checkpoint_since(),
             no_checkpoint_before: Instant::now(),
@@ -353,6 +358,7 @@ impl Driver {
         }
         attempt.running.inject(barrier, &attempt.inputs);
         attempt.injected = barrier.epoch;
+        attempt.is_changed = !barrier.kind.is_checkpoint();
         if barrier.kind.is_checkpoint() {
             attempt.checkpoint_wanted = false;
             attempt.last_checkpoint = if attempt.ready { Instant::now() } else { self.first_checkpoint_since() };

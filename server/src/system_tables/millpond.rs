@@ -187,7 +187,7 @@ fn checkpoint_subtasks(context: &SystemContext<'_>) -> Result<Vec<Row>> {
 fn exchanges(context: &SystemContext<'_>) -> Result<Vec<Row>> {
     let rows = context.server.engine.exchanges().into_iter().map(|edge| -> Row {
         let (channel, bounds) = (&edge.channel, edge.channel.bounds);
-        let target = (!edge.target.is_zero()).then(|| edge.target.as_secs_f64() * 1000.0);
+        let target = (!edge.target.is_zero()).then_some(edge.target.as_secs_f64() * 1000.0);
         vec![
             ("job_id", edge.job.into()),
             ("job", name_of(context, edge.job)),

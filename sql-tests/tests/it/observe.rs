@@ -172,7 +172,7 @@ fn exchanges_tell_what_they_hold_and_may_hold() {
     let shown = "SELECT job, kind, count(DISTINCT to_subtask), min(target_ms), bool_or(debloated), max(buffered_rows), \
                  bool_and((kind = 'scan') = (exchange IS NULL) AND (kind = 'scan') = (from_fragment IS NULL)) \
                  FROM millpond.exchanges WHERE job = 'fixed' AND kind <> 'forward' GROUP BY 1, 2 ORDER BY 1, 2";
-    client.await_rows(PATIENCE, shown, &["fixed hash 2 NULL f 0 t", "fixed scan 1 NULL f 0 t"]);
+    client.await_rows(PATIENCE, shown, &["fixed hash 2 NULL f 0 t", "fixed scan 2 NULL f 0 t"]);
     client.query("INSERT INTO t SELECT x, 'a' FROM generate_series(1, 4000) AS g(x)").expect("rows");
     let full = "SELECT count(*) > 0 FROM millpond.exchanges WHERE job = 'v' AND kind = 'hash' AND debloated AND target_ms = 200 AND \
                 buffered_rows > 0 AND buffered_bytes > 0 AND rows_per_second > 0 AND chunk_rows <= capacity_rows";
