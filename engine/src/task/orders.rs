@@ -4,12 +4,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use millpond_storage::epoch::Epoch;
 
+use super::fault::Faults;
+
 /// Orders that are looked at when they matter. One of these serves all attempts of a job.
 #[derive(Debug, Default)]
 pub struct Orders {
     log_age_us: AtomicI64,
     skip_bad_rows: AtomicBool,
     hand_over_at: AtomicU64,
+    /// Where subtasks have failed, and what follows from it.
+    pub faults: Faults,
 }
 
 impl Orders {

@@ -249,16 +249,20 @@ impl Checkpointer {
         }
     }
 
-    /// Asks for a new image when the log has become longer than the state, or would, with as much as the last checkpoint has added, take too
-    /// long to be replayed.
+    /// Asks for a new image when the log has become longer than the state, or half as long as what can be replayed in time: while the image is made
+    /// the log goes on growing. Should it come to the whole of that, the image is hurried.
     fn want_image(&self, progress: &mut Progress, manifest: &Manifest, bytes_log: u64, tasks: &upload::Tasks) {
-        let state = tasks.memory_bytes.max(tasks.store.as_ref().map_or(0, |store| store.approximate_bytes()));
-        let bound = self.materialize_after.unwrap_or(LEAST_LOG_BYTES.max(state));
+        let Some(store) = &tasks.store else { return };
         let (log, replayable) = (manifest.log_bytes(), self.replay.bytes());
-        if progress.requested > 0 || progress.pending.is_some() || (log <= bound && log.saturating_add(bytes_log) <= replayable) {
+        if progress.requested > 0 && log.saturating_add(bytes_log) > replayable {
+            store.hurry_image();
+        }
+        if progress.requested > 0 || progress.pending.is_some() {
             return;
         }
-        if let Some(store) = &tasks.store {
+        let state = tasks.memory_bytes.max(store.approximate_bytes());
+        let bound = self.materialize_after.unwrap_or(LEAST_LOG_BYTES.max(state));
+        if log > bound.min(replayable / 2) {
             progress.requested = store.want_image();
         }
     }
