@@ -185,6 +185,7 @@ impl Engine {
 
     /// Starts background work. Called once all jobs of the catalog have been started: from then on changes that nobody holds are folded away.
     pub fn start_maintenance(&self) {
+        self.shared.sweep_local_copies();
         let task = self.shared.runtime.spawn(crate::maintenance::run(Arc::downgrade(&self.shared)));
         self.background.lock().push(task);
     }
@@ -280,6 +281,7 @@ impl Engine {
                 if !readable.collection.published() {
                     return Err(not_ready(&job));
                 }
+                job.wait_readable().await?;
                 jobs.push(job);
             }
             readables.push(readable);

@@ -9,7 +9,8 @@ use millpond_engine::{
     graph::CollectionKeySpec,
     job::{
         spec::{
-            DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT, DEFAULT_BUFFER_DEBLOAT_TARGET, JobKind, JobOptions, JobSpec, SinkFactory, state_backend,
+            DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT, DEFAULT_BUFFER_DEBLOAT_TARGET, DEFAULT_RECOVERY_TARGET, JobKind, JobOptions, JobSpec,
+            ReadableWhen, SinkFactory, readable_when, state_backend,
         },
         status::JobHandle,
     },
@@ -239,8 +240,18 @@ pub(crate) fn sink_spec(name: &str, sink: &Sink, schema: &SchemaRef, append_only
 }
 
 /// Options that are the job's, not the connector's.
-const JOB_OPTIONS: [&str; 6] =
-    ["parallelism", "checkpoint_interval", ALIGNED_CHECKPOINT_TIMEOUT, BUFFER_DEBLOAT_TARGET, "state_backend", "background"];
+const JOB_OPTIONS: [&str; 7] = [
+    "parallelism",
+    "checkpoint_interval",
+    "recovery_target",
+    ALIGNED_CHECKPOINT_TIMEOUT,
+    BUFFER_DEBLOAT_TARGET,
+    "state_backend",
+    "background",
+];
+
+/// When a view can be read after a restart. Nobody reads a sink.
+const READABLE: &str = "readable";
 
 /// How long a checkpoint's barrier waits: an option of a job, and the session's setting that it has by default.
 const ALIGNED_CHECKPOINT_TIMEOUT: &str = "aligned_checkpoint_timeout";
@@ -252,30 +263,43 @@ const BUFFER_DEBLOAT_TARGET: &str = "buffer_debloat_target";
 const PARALLELISM_LIMIT: usize = 64;
 
 fn job_options(state: &ServerState, options: &BTreeMap<String, String>) -> Result<JobOptions> {
-    let invalid = |name: &str, value: &str| SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""));
     let parallelism = match options.get("parallelism") {
         None => state.config.parallelism,
-        Some(text) => {
-            text.parse().ok().filter(|count| (1..=PARALLELISM_LIMIT).contains(count)).ok_or_else(|| invalid("parallelism", text))?
-        }
+        Some(text) => text.parse().ok().filter(|count| (1..=PARALLELISM_LIMIT).contains(count)).ok_or_else(|| {
+            invalid("parallelism", text)
+                .with_hint(format!("Valid values are between 1 and {PARALLELISM_LIMIT}, or AUTO for SET PARALLELISM."))
+        })?,
     };
-    let checkpoint_interval = match options.get("checkpoint_interval") {
-        None => state.config.checkpoint_interval,
-        Some(text) => settings::parse_millis(text)
-            .filter(|millis| *millis > 0)
-            .map(Duration::from_millis)
-            .ok_or_else(|| invalid("checkpoint_interval", text))?,
-    };
-    let millis_or_off = |name: &str, default: Duration| match options.get(name) {
-        None => Ok(default),
-        Some(text) => settings::parse_millis(text).map(Duration::from_millis).ok_or_else(|| {
-            invalid(name, text).with_hint("A time is expected, such as '500ms' or '2s'; without a unit it is in milliseconds.")
-        }),
-    };
-    let aligned_checkpoint_timeout = millis_or_off(ALIGNED_CHECKPOINT_TIMEOUT, DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT)?;
-    let buffer_debloat_target = millis_or_off(BUFFER_DEBLOAT_TARGET, DEFAULT_BUFFER_DEBLOAT_TARGET)?;
-    let state_backend = state_backend(options.get("state_backend").unwrap_or(&state.config.state_backend))?;
-    Ok(JobOptions { parallelism, checkpoint_interval, aligned_checkpoint_timeout, buffer_debloat_target, state_backend })
+    let positive = |name: &str, default: Duration| duration_option(options, name, default, Duration::from_millis(1));
+    let or_zero = |name: &str, default: Duration| duration_option(options, name, default, Duration::ZERO);
+    Ok(JobOptions {
+        parallelism,
+        checkpoint_interval: positive("checkpoint_interval", state.config.checkpoint_interval)?,
+        recovery_target: positive("recovery_target", DEFAULT_RECOVERY_TARGET)?,
+        aligned_checkpoint_timeout: or_zero(ALIGNED_CHECKPOINT_TIMEOUT, DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT)?,
+        buffer_debloat_target: or_zero(BUFFER_DEBLOAT_TARGET, DEFAULT_BUFFER_DEBLOAT_TARGET)?,
+        readable: options.get(READABLE).map_or(Ok(ReadableWhen::default()), |name| readable_when(name))?,
+        state_backend: state_backend(options.get("state_backend").unwrap_or(&state.config.state_backend))?,
+    })
+}
+
+fn invalid(name: &str, value: &str) -> SqlError {
+    SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))
+}
+
+fn duration_option(options: &BTreeMap<String, String>, name: &str, default: Duration, least: Duration) -> Result<Duration> {
+    let Some(text) = options.get(name) else { return Ok(default) };
+    let value = settings::parse_millis(text).map(Duration::from_millis).filter(|value| *value >= least);
+    value.ok_or_else(|| {
+        let units = "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".";
+        let hint = if least.is_zero() { units.to_owned() } else { format!("It must be at least {} ms. {units}", least.as_millis()) };
+        invalid(name, text).with_hint(hint)
+    })
+}
+
+/// The options of a job that maintains a view, or that feeds a sink.
+fn known_options(is_view: bool) -> impl Iterator<Item = &'static str> {
+    JOB_OPTIONS.into_iter().chain(is_view.then_some(READABLE))
 }
 
 /// A job keeps what the session that creates it has set for it, unless its own options say something else.
@@ -299,9 +323,9 @@ pub(crate) fn keep_session_options(session: &Session, object: &mut Object) {
 /// # Errors
 /// 22023 for a value that means nothing, or a name that is no setting of a job.
 pub(crate) fn changed_options(state: &ServerState, object: &Object, names: &[String]) -> Result<JobOptions> {
-    let changeable = || JOB_OPTIONS.iter().filter(|name| !matches!(**name, "background" | "state_backend"));
-    if let Some(unknown) = names.iter().find(|name| changeable().all(|known| known != name)) {
-        let known: Vec<&str> = changeable().copied().collect();
+    let is_view = matches!(object.body, ObjectBody::MaterializedView(_));
+    let known: Vec<&str> = known_options(is_view).filter(|name| !matches!(*name, "background" | "state_backend")).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(SqlError::new("22023", format!("unrecognized parameter \"{unknown}\""))
             .with_hint(format!("What can be changed while the job exists: {}.", known.join(", "))));
     }
@@ -338,9 +362,10 @@ pub(crate) fn resume(state: &ServerState, id: u64, skip: bool) -> Result<()> {
 /// # Errors
 /// 22023 for a name or value that means nothing.
 pub(crate) fn check_view_options(state: &ServerState, options: &BTreeMap<String, String>) -> Result<()> {
-    if let Some(unknown) = options.keys().find(|name| !JOB_OPTIONS.contains(&name.as_str())) {
+    let known: Vec<&str> = known_options(true).collect();
+    if let Some(unknown) = options.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(SqlError::new("22023", format!("unrecognized parameter \"{unknown}\""))
-            .with_hint(format!("Available parameters: {}.", JOB_OPTIONS.join(", "))));
+            .with_hint(format!("Available parameters: {}.", known.join(", "))));
     }
     job_options(state, options).map(|_| ())
 }

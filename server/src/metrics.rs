@@ -113,6 +113,16 @@ impl Metrics {
                 "Bytes of messages that a job's newest checkpoint has overtaken; 0 if it was aligned",
                 known().map(|(labels, status)| (labels, status.in_flight_bytes.unwrap_or(0) as f64)).collect(),
             ),
+            gauge(
+                "checkpoint_stored_bytes",
+                "Bytes of all objects that a job's newest checkpoint needs",
+                known().map(|(labels, status)| (labels, status.stored_bytes as f64)).collect(),
+            ),
+            gauge(
+                "checkpoint_replay_bytes",
+                "Bytes of state changelog that a restart from a job's newest checkpoint would replay",
+                known().map(|(labels, status)| (labels, status.replay_bytes as f64)).collect(),
+            ),
             gauge("checkpoints_failed", "Failed ones among the checkpoints that are remembered", failures),
         ]
     }

@@ -7,9 +7,10 @@ use std::sync::{
 
 use arrow::datatypes::SchemaRef;
 use millpond_storage::{
-    checkpoint::Checkpointer,
+    checkpoint::{Checkpointer, ReplayBound},
     collection::{Collection, CollectionKey, CollectionSpec},
     epoch::Epoch,
+    error::StorageError,
     state_store::StateBackend,
     state_table::{JobStore, JobStoreSpec},
 };
@@ -26,6 +27,9 @@ use crate::{
     operator::SideOutput,
     side::JobSide,
 };
+
+/// Folder of the data directory with files of materializations, by job.
+const LOCAL_COPIES: &str = "materializations";
 
 impl Shared {
     /// A relation's collection.
@@ -49,7 +53,34 @@ impl Shared {
         for name in objects.list(&format!("jobs/{job}/")).await? {
             objects.delete(&name.name).await?;
         }
-        Ok(())
+        self.forget_local_copies(job)
+    }
+
+    fn forget_local_copies(&self, job: u64) -> Result<()> {
+        let directory = self.local_copies(job);
+        match std::fs::remove_dir_all(&directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(StorageError::Io { action: "remove", file: directory.display().to_string(), source: error }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes local copies of the state of jobs that are no more: a crash may have come between the two.
+    pub(super) fn sweep_local_copies(&self) {
+        let Ok(entries) = std::fs::read_dir(self.config.data_dir.join(LOCAL_COPIES)) else { return };
+        for id in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+            if !self.jobs.read().contains_key(&id)
+                && !self.parked.lock().contains_key(&id)
+                && let Err(error) = self.forget_local_copies(id)
+            {
+                tracing::warn!(id, %error, "local files of a dropped object could not be deleted");
+            }
+        }
+    }
+
+    fn local_copies(&self, job: u64) -> std::path::PathBuf {
+        self.config.data_dir.join(LOCAL_COPIES).join(job.to_string())
     }
 
     /// The epoch up to which no table and no job needs the log any more.
@@ -91,8 +122,9 @@ impl Shared {
     }
 
     /// The checkpoints of one attempt of a job.
-    pub fn checkpointer(&self, job: u64, fingerprint: u64) -> Arc<Checkpointer> {
-        Arc::new(Checkpointer::new(self.config.objects.clone(), job, self.term, fingerprint))
+    pub fn checkpointer(&self, job: u64, fingerprint: u64, replay: Arc<ReplayBound>) -> Arc<Checkpointer> {
+        let checkpointer = Checkpointer::new(self.config.objects.clone(), job, self.term, fingerprint);
+        Arc::new(checkpointer.with_replay_bound(replay).with_local_copies(self.local_copies(job)))
     }
 
     /// A fresh state store for one attempt of a job.

@@ -189,6 +189,12 @@ impl InFlight {
     }
 }
 
+/// A part of an interval, in `0..0.5`, that no two of a few jobs have alike: consecutive multiples of the golden ratio lie far apart.
+pub(super) fn phase(job: u64) -> f64 {
+    const GOLDEN_RATIO: f64 = 0.618_033_988_749_895;
+    (job % 4096) as f64 * GOLDEN_RATIO % 1.0 / 2.0
+}
+
 /// Ends when a checkpoint waits no longer, and says which.
 pub(super) async fn wait_switch(next: Option<(Instant, Epoch)>) -> Epoch {
     match next {

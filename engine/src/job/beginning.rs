@@ -9,7 +9,7 @@ use millpond_storage::{
 };
 
 use super::{
-    checkpoint::{CUT_NOTE, FINISHED_NOTE, POSITIONS_NOTE, WATERMARKS_NOTE},
+    checkpoint::{CUT_NOTE, FINISHED_NOTE, POSITIONS_NOTE, SKIPPED_NOTE, WATERMARKS_NOTE},
     driver::{Driver, Ended},
     life::Next,
     renewal::Succession,
@@ -40,7 +40,7 @@ impl Driver {
             let restart = Restart::aligned(fragments, epoch).with_applied(applied);
             return Ok(Some(Beginning { checkpointer, store, origin: StateOrigin::Store, positions, injected: Some(epoch), restart }));
         }
-        let checkpointer = self.shared.checkpointer(self.spec.id, self.fingerprint);
+        let checkpointer = self.shared.checkpointer(self.spec.id, self.fingerprint, self.replay.clone());
         let restored = self.restore(&checkpointer).await?;
         let open_store = |driver: &Self| driver.shared.open_job_store(driver.spec.id, driver.options.state_backend);
         let Some(restored) = restored else {
@@ -56,6 +56,10 @@ impl Driver {
         };
         let note = restored.notes().get(POSITIONS_NOTE).map_or("{}", String::as_str);
         let positions = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("scan positions: {e}")))?;
+        if let Some(note) = restored.notes().get(SKIPPED_NOTE) {
+            let skipped = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("rows that are left out: {e}")))?;
+            self.orders.faults.restore(skipped)?;
+        }
         let (restart, consumed) = self.restart_from(&checkpointer, &restored).await?;
         if let Some(collection) = &self.collection {
             // What was in flight when it was taken has not been sealed.
@@ -117,6 +121,18 @@ impl Driver {
         let filled = self.collection.as_ref().filter(|collection| !collection.published());
         self.own_hold = filled.map(|collection| collection.hold(epoch)).transpose()?;
         Ok(())
+    }
+
+    /// Notes what it took to restore state. The tables have been made, and have taken what is theirs of the log.
+    pub(super) fn note_restored(&self, origin: &StateOrigin) {
+        match origin {
+            StateOrigin::Checkpoint(state) => {
+                let (bytes, time) = state.replayed();
+                self.replay.measured(bytes, time);
+                self.handle.restored_from(state.image_sources());
+            }
+            StateOrigin::Empty | StateOrigin::Store => {}
+        }
     }
 
     /// Waits until everything that the job reads is shown: a view that is being created may begin anew.

@@ -34,6 +34,8 @@ pub(super) const CUT_NOTE: &str = "cut";
 pub(super) const WATERMARKS_NOTE: &str = "applied_watermarks";
 /// Name of the manifest note that says that the job had finished.
 pub(super) const FINISHED_NOTE: &str = "finished";
+/// Name of the manifest note that lists the rows that are left out, if there are any.
+pub(super) const SKIPPED_NOTE: &str = "skipped_rows";
 /// Pause after a checkpoint that the store refused.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
 
@@ -76,7 +78,11 @@ impl Driver {
     ) -> Result<()> {
         let consumed = cut.as_ref().map_or(barrier.epoch, CutNote::consumed);
         attempt.applied = lowest_watermarks(&parts);
-        let notes = notes(attempt, barrier, &parts, cut.as_ref())?;
+        let mut notes = notes(attempt, barrier, &parts, cut.as_ref())?;
+        let skipped = self.orders.faults.skipped();
+        if !skipped.is_empty() {
+            notes.insert(SKIPPED_NOTE.to_string(), serde_json::to_string(&skipped).map_err(|e| EngineError::Internal(e.to_string()))?);
+        }
         let upstream: Vec<Arc<Collection>> = attempt.inputs.collections.values().cloned().collect();
         let named = attempt.inputs.collections.keys().map(|id| (*id, consumed)).collect();
         let (state, flights, subtasks) = split_parts(parts);
@@ -145,6 +151,9 @@ impl Driver {
             log_bytes: 0,
             materialized_bytes: 0,
             in_flight_bytes: None,
+            stored_bytes: 0,
+            replay_bytes: 0,
+            replay_us: 0,
             async_us: 0,
             subtasks: Vec::new(),
             error: Some(error.to_string()),
@@ -231,6 +240,9 @@ fn status(
         log_bytes: report.bytes_log,
         materialized_bytes: report.bytes_materialized,
         in_flight_bytes: is_unaligned.then(|| report.bytes_in_flight.values().sum()),
+        stored_bytes: report.bytes_stored,
+        replay_bytes: report.bytes_replay,
+        replay_us: report.replay.as_micros() as u64,
         async_us: after_parts.as_micros() as u64,
         subtasks: subtasks.into_iter().map(|(number, subtask)| SubtaskCheckpoint { in_flight_bytes: bytes(&number), ..subtask }).collect(),
         error: None,

@@ -7,6 +7,7 @@ use std::{
 };
 
 use millpond_storage::{
+    checkpoint::ReplayBound,
     collection::{Collection, Hold},
     epoch::Epoch,
     error::StorageError,
@@ -15,7 +16,7 @@ use millpond_storage::{
 use tokio::sync::mpsc;
 
 use super::{
-    attempt::{Attempt, InFlight, Part, on_task_end, wait_checkpoint, wait_switch},
+    attempt::{Attempt, InFlight, Part, on_task_end, phase, wait_checkpoint, wait_switch},
     beginning::Beginning,
     inputs::next_epoch,
     recovery::{RecoveryCause, RecoveryStep},
@@ -31,6 +32,7 @@ use crate::{
     message::{Barrier, BarrierKind},
     task::{
         build::fragment_parallelism,
+        fault::Fault,
         orders::Orders,
         restart::Restart,
         subtask::{SubtaskId, TaskEvent},
@@ -72,12 +74,10 @@ pub struct Driver {
     pub orders: Arc<Orders>,
     /// What the attempt before has left, if it ended in order.
     pub(super) succession: Option<Succession>,
-}
-
-/// A part of an interval, in `0..0.5`, that no two of a few jobs have alike: consecutive multiples of the golden ratio lie far apart.
-fn phase(job: u64) -> f64 {
-    const GOLDEN_RATIO: f64 = 0.618_033_988_749_895;
-    (job % 4096) as f64 * GOLDEN_RATIO % 1.0 / 2.0
+    /// How long a restart may replay, and how fast it does.
+    pub(super) replay: Arc<ReplayBound>,
+    /// Where the job failed when it was parked.
+    pub(super) parked_at: Option<Fault>,
 }
 
 /// How an attempt ended without a failure.
@@ -114,6 +114,8 @@ impl Driver {
     ) -> Self {
         let (options, orders) = (spec.options.clone(), Arc::new(Orders::default()));
         options.give(&orders);
+        handle.set_readable(options.readable);
+        let replay = Arc::new(ReplayBound::new(options.recovery_target));
         let fingerprint = crate::graph_text::fingerprint(&spec.graph);
         Self {
             spec,
@@ -129,6 +131,8 @@ impl Driver {
             options,
             orders,
             succession: None,
+            replay,
+            parked_at: None,
         }
     }
 
@@ -220,7 +224,9 @@ impl Driver {
             budget: self.shared.memory.clone(),
             runtime: &self.shared.runtime,
         };
+        let origin = spawn.origin.clone();
         let running = Running::spawn(spawn, &self.handle)?;
+        self.note_restored(&origin);
         self.handle.recover_from(injected);
         self.handle.reach(RecoveryStep::Restored);
         in_flight.iter().for_each(|flight| running.inject(flight.barrier, &inputs));

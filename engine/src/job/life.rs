@@ -6,13 +6,11 @@ use millpond_storage::epoch::Epoch;
 
 use super::{
     driver::{Driver, Ended},
-    failure::{failure, is_final, may_pass},
+    failure::{is_final, may_pass},
     recovery::{RecoveryCause, RecoveryStep},
     spec::JobOptions,
-    status::{JobCommand, JobState},
+    status::{JobCommand, JobFailure, JobState},
 };
-use crate::error::EngineError;
-
 /// Pause before the first restart; doubled for each further one.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 /// Longest pause before a restart.
@@ -49,15 +47,21 @@ impl Driver {
                 Err(error) => error,
             };
             let at = self.handle.sealed();
+            let fault = self.orders.faults.take();
             failures = if failures.0 == at { (at, failures.1 + 1) } else { (at, 1) };
             if at > before {
                 backoff = FIRST_BACKOFF;
             }
-            tracing::warn!(job = %self.spec.name, %error, epoch = %at, failures = failures.1, "job failed");
-            *self.handle.error.lock() = Some(error.to_string());
+            let told = self.told(&error, fault.as_ref());
+            tracing::warn!(job = %self.spec.name, error = told.message, epoch = %at, failures = failures.1, "job failed");
+            *self.handle.error.lock() = Some(told.message.clone());
+            // The last attempt of all finds out which row it is.
+            let suspect = fault.as_ref().filter(|_| failures.1 + 1 == FAILURES_TO_PARK).map(|fault| fault.node);
+            self.orders.faults.suspect(suspect);
             let is_patient = self.established && may_pass(&error);
             if is_final(&error) || (failures.1 >= FAILURES_TO_PARK && !is_patient) {
-                if !self.park(&error).await {
+                self.parked_at = fault;
+                if !self.park(told).await {
                     return;
                 }
                 (failures, backoff) = ((Epoch(0), 0), FIRST_BACKOFF);
@@ -78,8 +82,8 @@ impl Driver {
 
     /// The job does not go on by itself. What it has not consumed is kept, for it may be mended, until it is dropped or that takes too much.
     /// Answers whether it is to go on.
-    async fn park(&mut self, error: &EngineError) -> bool {
-        *self.handle.failure.lock() = Some(failure(error));
+    async fn park(&mut self, failure: JobFailure) -> bool {
+        *self.handle.failure.lock() = Some(failure);
         self.set_state(JobState::Failed);
         loop {
             let command = self.commands.recv().await;
@@ -118,6 +122,9 @@ impl Driver {
             None | Some(JobCommand::Stop) => return Next::Stop,
             Some(JobCommand::Resume { skip }) => {
                 self.orders.set_skip_bad_rows(skip);
+                if skip {
+                    self.skip_row();
+                }
                 return Next::Resume;
             }
             Some(JobCommand::Reconfigure(options)) => self.set_options(options),
@@ -149,6 +156,8 @@ impl Driver {
 
     pub(super) fn set_options(&mut self, options: JobOptions) {
         options.give(&self.orders);
+        self.replay.set_target(options.recovery_target);
+        self.handle.set_readable(options.readable);
         self.options = options;
     }
 }

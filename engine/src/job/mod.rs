@@ -18,6 +18,7 @@ pub mod sink_driver;
 pub mod spec;
 pub mod status;
 pub mod stops;
+mod waits;
 
 #[cfg(test)]
 mod tests;

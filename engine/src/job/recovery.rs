@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millpond_storage::epoch::Epoch;
+use millpond_storage::{checkpoint::ImageSources, epoch::Epoch};
 
 /// Why a job had to be started again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,13 +58,34 @@ pub struct RecoveryStatus {
     pub detected_at_us: i64,
     /// The epoch of the checkpoint it went on from; 0 if there was none.
     pub from_epoch: Epoch,
+    /// Where the files of its materialization came from.
+    pub image: ImageSources,
     begun: Instant,
     reached: [Option<Duration>; STEPS],
 }
 
 impl RecoveryStatus {
     pub(super) fn new(job: u64, cause: RecoveryCause, error: Option<String>, detected_at_us: i64) -> Self {
-        Self { job, cause, error, detected_at_us, from_epoch: Epoch(0), begun: Instant::now(), reached: [None; STEPS] }
+        Self {
+            job,
+            cause,
+            error,
+            detected_at_us,
+            from_epoch: Epoch(0),
+            image: ImageSources::default(),
+            begun: Instant::now(),
+            reached: [None; STEPS],
+        }
+    }
+
+    /// Where its materialization was read from; `None` if nothing of one was.
+    pub fn restored_from(&self) -> Option<&'static str> {
+        match (self.image.local_files > 0, self.image.store_files > 0) {
+            (false, false) => None,
+            (true, false) => Some("local"),
+            (false, true) => Some("object store"),
+            (true, true) => Some("both"),
+        }
     }
 
     /// Notes a step; the first time counts, and not before the steps before it: an attempt that is about to end may still get on. Answers

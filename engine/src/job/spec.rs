@@ -47,6 +47,18 @@ pub const DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(1);
 /// What an exchange holds if nothing else is said: what its consumer takes within this time.
 pub const DEFAULT_BUFFER_DEBLOAT_TARGET: Duration = Duration::from_secs(1);
 
+pub use millpond_storage::checkpoint::RECOVERY_TARGET as DEFAULT_RECOVERY_TARGET;
+
+/// When the contents of a job that was started again can be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReadableWhen {
+    /// At once, as far as they had been made durable.
+    #[default]
+    AtOnce,
+    /// When the job keeps up again.
+    CaughtUp,
+}
+
 /// Settings of a job.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
@@ -58,6 +70,10 @@ pub struct JobOptions {
     pub aligned_checkpoint_timeout: Duration,
     /// What an exchange holds: what its consumer takes within this time; zero: as much as it can.
     pub buffer_debloat_target: Duration,
+    /// How long a restart may replay the log of its state.
+    pub recovery_target: Duration,
+    /// When its contents can be read after a restart.
+    pub readable: ReadableWhen,
     /// Where operator state is kept.
     pub state_backend: StateBackend,
 }
@@ -71,6 +87,18 @@ impl JobOptions {
     }
 }
 
+/// When contents can be read, by name.
+///
+/// # Errors
+/// 22023 for an unknown name.
+pub fn readable_when(name: &str) -> Result<ReadableWhen> {
+    match name {
+        "at_once" => Ok(ReadableWhen::AtOnce),
+        "caught_up" => Ok(ReadableWhen::CaughtUp),
+        other => Err(unknown("readable", other, "at_once, caught_up")),
+    }
+}
+
 /// Which backend a name stands for.
 ///
 /// # Errors
@@ -79,10 +107,14 @@ pub fn state_backend(name: &str) -> Result<StateBackend> {
     match name {
         "rocksdb" => Ok(StateBackend::RocksDb),
         "memory" => Ok(StateBackend::Memory),
-        other => Err(EngineError::User {
-            sqlstate: "22023",
-            message: format!("invalid value for parameter \"state_backend\": \"{other}\""),
-            hint: Some("Available values: rocksdb, memory.".into()),
-        }),
+        other => Err(unknown("state_backend", other, "rocksdb, memory")),
+    }
+}
+
+fn unknown(parameter: &str, value: &str, known: &str) -> EngineError {
+    EngineError::User {
+        sqlstate: "22023",
+        message: format!("invalid value for parameter \"{parameter}\": \"{value}\""),
+        hint: Some(format!("Available values: {known}.")),
     }
 }

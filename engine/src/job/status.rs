@@ -4,12 +4,12 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use millpond_storage::epoch::Epoch;
+use millpond_storage::{checkpoint::ImageSources, epoch::Epoch};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
@@ -100,6 +100,12 @@ pub struct CheckpointStatus {
     pub materialized_bytes: u64,
     /// Bytes of messages that its barrier overtook; `None` if it was aligned.
     pub in_flight_bytes: Option<u64>,
+    /// Bytes of all objects that it needs, those of earlier checkpoints included.
+    pub stored_bytes: u64,
+    /// Bytes of state changelog that a restart would replay.
+    pub replay_bytes: u64,
+    /// How long that would take, microseconds, estimated.
+    pub replay_us: u64,
     /// From the parts of all subtasks to the manifest, microseconds.
     pub async_us: u64,
     /// What each subtask did for it, in their order.
@@ -194,6 +200,7 @@ pub struct JobHandle {
     pub(super) backfill_expected: AtomicU64,
     pub(super) error: Mutex<Option<String>>,
     pub(super) failure: Mutex<Option<JobFailure>>,
+    pub(super) readable_when_caught_up: AtomicBool,
     resumes_at: AtomicU64,
     pub(super) checkpoints: Mutex<VecDeque<CheckpointStatus>>,
     recoveries: Mutex<VecDeque<RecoveryStatus>>,
@@ -227,6 +234,7 @@ impl JobHandle {
             backfill_expected: AtomicU64::new(0),
             error: Mutex::default(),
             failure: Mutex::default(),
+            readable_when_caught_up: AtomicBool::new(false),
             resumes_at: AtomicU64::new(0),
             checkpoints: Mutex::default(),
             recoveries: Mutex::default(),
@@ -268,49 +276,6 @@ impl JobHandle {
     /// Rows that backfills have read, and rows they expect.
     pub fn backfill(&self) -> (u64, u64) {
         (self.backfill_rows.load(Ordering::Relaxed), self.backfill_expected.load(Ordering::Relaxed))
-    }
-
-    /// Waits until the job's contents are readable: what existed at its start is sealed.
-    ///
-    /// # Errors
-    /// The failure that parked the job.
-    pub async fn wait_ready(&self) -> crate::error::Result<()> {
-        let mut state = self.state.subscribe();
-        loop {
-            let now = *state.borrow_and_update();
-            match now {
-                JobState::Running | JobState::Finished => return Ok(()),
-                JobState::Failed => {
-                    return Err(match self.failure.lock().clone() {
-                        Some(JobFailure { sqlstate, message, hint }) => EngineError::User { sqlstate, message, hint },
-                        None => EngineError::Internal(format!("job \"{}\" has failed without a reason", self.name)),
-                    });
-                }
-                JobState::Backfilling | JobState::CatchingUp => {}
-            }
-            if state.changed().await.is_err() {
-                return Err(EngineError::Cancelled);
-            }
-        }
-    }
-
-    /// Waits until the job is parked; answers what a reader is told who needs more of it than there is.
-    pub async fn wait_failed(&self) -> EngineError {
-        let mut state = self.state.subscribe();
-        match state.wait_for(|state| *state == JobState::Failed).await {
-            Ok(_) => self.failed(),
-            Err(_) => EngineError::Cancelled,
-        }
-    }
-
-    /// What a reader is told of a parked job.
-    pub(crate) fn failed(&self) -> EngineError {
-        let reason = self.failure.lock().as_ref().map(|failure| failure.message.clone()).unwrap_or_default();
-        EngineError::User {
-            sqlstate: "55000",
-            message: format!("relation \"{}\" is not up to date: its job has failed: {reason}", self.name),
-            hint: Some("Its last contents can be read after SET read_freshness = 'any'.".into()),
-        }
     }
 
     /// Asks for a checkpoint and waits until one that begins after the call is complete.
@@ -408,6 +373,13 @@ impl JobHandle {
         }
     }
 
+    /// Notes where the materialization was read from.
+    pub(super) fn restored_from(&self, image: ImageSources) {
+        if let Some(recovery) = self.recoveries.lock().back_mut() {
+            recovery.image = image;
+        }
+    }
+
     /// Notes a step of the recovery that is going on, if one is.
     pub(super) fn reach(&self, step: RecoveryStep) {
         let mut recoveries = self.recoveries.lock();
@@ -418,6 +390,7 @@ impl JobHandle {
                 job = %self.name,
                 cause = recovery.cause.as_str(),
                 from_epoch = %recovery.from_epoch,
+                restored_from = recovery.restored_from(),
                 cancelled_ms = ms(RecoveryStep::Cancelled),
                 restored_ms = ms(RecoveryStep::Restored),
                 replayed_ms = ms(RecoveryStep::Replayed),
@@ -429,6 +402,9 @@ impl JobHandle {
 
     /// Changes settings of the job. What a running job cannot change it changes at its next checkpoint, from which it goes on.
     pub fn reconfigure(&self, options: JobOptions) {
+        self.set_readable(options.readable);
+        // Readers that wait look again.
+        self.state.send_modify(|_| {});
         // A driver that has ended has nothing to change.
         let _ = self.commands.send(JobCommand::Reconfigure(options));
     }

@@ -21,7 +21,7 @@ use millpond_storage::{
     state_store::StateBackend,
 };
 
-use super::spec::{JobKind, JobOptions, JobSpec};
+use super::spec::{DEFAULT_RECOVERY_TARGET, JobKind, JobOptions, JobSpec, ReadableWhen};
 use crate::{
     coordinator::read::Freshness,
     coordinator::table::TableSpec,
@@ -127,6 +127,8 @@ fn start(engine: &Engine, dir: &Path, parallelism: usize) -> Arc<super::status::
         durable_deltas: true,
     };
     let options = JobOptions {
+        recovery_target: DEFAULT_RECOVERY_TARGET,
+        readable: ReadableWhen::AtOnce,
         parallelism,
         checkpoint_interval: Duration::from_millis(200),
         aligned_checkpoint_timeout: Duration::from_secs(1),

@@ -73,7 +73,8 @@ pub struct BadRow {
 impl BadRow {
     /// The error of a reader that does not put such rows aside.
     pub fn refusal(&self, source: &str, split: &str) -> EngineError {
-        EngineError::user("22P04", format!("source \"{source}\": bad row in \"{split}\" at offset {}: {}", self.offset, self.reason))
+        let Self { text, reason, offset } = self;
+        EngineError::user("22P04", format!("source \"{source}\": bad row in \"{split}\" at offset {offset}: {reason} (row: {text})"))
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod align;
 pub mod build;
 pub mod cut;
+pub mod fault;
 mod flow;
 mod inputs;
 pub mod orders;

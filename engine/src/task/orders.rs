@@ -7,6 +7,8 @@ use std::{
 
 use millpond_storage::epoch::Epoch;
 
+use super::fault::Faults;
+
 /// Orders that are looked at when they matter. One of these serves all attempts of a job.
 #[derive(Debug, Default)]
 pub struct Orders {
@@ -14,6 +16,8 @@ pub struct Orders {
     skip_bad_rows: AtomicBool,
     hand_over_at: AtomicU64,
     debloat_target_us: AtomicU64,
+    /// Where subtasks have failed, and what follows from it.
+    pub faults: Faults,
 }
 
 impl Orders {

@@ -23,7 +23,7 @@ use millpond_storage::{
 };
 use tokio::sync::mpsc;
 
-use super::{cut::CheckpointPart, flow::Flow, inputs::Inputs, orders::Orders};
+use super::{cut::CheckpointPart, fault::Screened, flow::Flow, inputs::Inputs, orders::Orders};
 use crate::{
     chunk::{CHUNK_ROWS, Chunk},
     error::Result,
@@ -327,10 +327,17 @@ impl Running {
         let mut stack = vec![(node, call)];
         let mut out = Output::with_room(OUTPUT_ROWS);
         while let Some((node, call)) = stack.pop() {
+            let (number, faults) = (self.task.nodes[node], &self.task.orders.faults);
             let operator = &mut self.task.operators[node];
             let began = self.clock.monotonic();
             let progress = match call {
-                Call::Chunk(port, chunk) => operator.on_chunk(port, chunk, &mut out)?,
+                Call::Chunk(port, chunk) => match faults.screen(number, port, chunk)? {
+                    Screened::Whole(chunk) => faults.watch((number, port), chunk, |chunk| operator.on_chunk(port, chunk, &mut out))?,
+                    Screened::Apart(rows) => {
+                        stack.extend(rows.into_iter().rev().map(|row| (node, Call::Chunk(port, row))));
+                        Progress::Done
+                    }
+                },
                 Call::Watermark(port, watermark) => operator.on_watermark(port, watermark, &mut out)?,
                 Call::Barrier(barrier) => operator.on_barrier(&barrier, &mut out)?,
                 Call::Resume => operator.resume(&mut out)?,

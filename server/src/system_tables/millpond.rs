@@ -24,7 +24,8 @@ pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
     ),
     (
         "13102 v checkpoints: job_id int8, job text, epoch int8, mode text, duration_ms float8, alignment_ms float8, sync_ms float8, \
-         async_ms float8, bytes int8, log_bytes int8, materialization_bytes int8, in_flight_bytes int8, error text",
+         async_ms float8, bytes int8, log_bytes int8, materialization_bytes int8, in_flight_bytes int8, stored_bytes int8, \
+         replay_bytes int8, replay_ms float8, error text",
         checkpoints,
     ),
     (
@@ -48,7 +49,7 @@ pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
     ("13106 v backfills: job_id int8, job text, state text, rows_read int8, rows_expected int8, progress float8", backfills),
     (
         "13109 v recoveries: job_id int8, job text, cause text, error text, detected_at timestamptz, from_epoch int8, cancelled_ms float8, \
-         restored_ms float8, replayed_ms float8, caught_up_ms float8",
+         restored_ms float8, replayed_ms float8, caught_up_ms float8, restored_from text, local_files int8, store_files int8",
         recoveries,
     ),
     (
@@ -137,6 +138,9 @@ fn checkpoints(context: &SystemContext<'_>) -> Result<Vec<Row>> {
             ("log_bytes", checkpoint.log_bytes.into()),
             ("materialization_bytes", checkpoint.materialized_bytes.into()),
             ("in_flight_bytes", checkpoint.in_flight_bytes.unwrap_or(0).into()),
+            ("stored_bytes", checkpoint.stored_bytes.into()),
+            ("replay_bytes", checkpoint.replay_bytes.into()),
+            ("replay_ms", millis(checkpoint.replay_us).into()),
             ("error", checkpoint.error.into()),
         ]
     });
@@ -156,6 +160,9 @@ fn recoveries(context: &SystemContext<'_>) -> Result<Vec<Row>> {
             ("restored_ms", after(RecoveryStep::Restored)),
             ("replayed_ms", after(RecoveryStep::Replayed)),
             ("caught_up_ms", after(RecoveryStep::CaughtUp)),
+            ("restored_from", recovery.restored_from().map(str::to_owned).into()),
+            ("local_files", recovery.image.local_files.into()),
+            ("store_files", recovery.image.store_files.into()),
             ("error", recovery.error.into()),
         ]
     });

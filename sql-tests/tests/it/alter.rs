@@ -58,6 +58,38 @@ fn a_view_changes_its_parallelism_while_it_runs_and_stays_right() {
 }
 
 #[test]
+fn options_that_mean_nothing_are_refused_with_what_they_could_be() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.query("CREATE TABLE t (k int)").expect("a table");
+    let mut refused = |sql: &str, hint: &str| {
+        let error = client.query(sql).expect_err(sql);
+        assert_eq!(error.sqlstate(), "22023", "{sql}: {error}");
+        assert!(format!("{error:?}").contains(hint), "{sql}: {error:?}");
+    };
+    let view = |option: &str| format!("CREATE MATERIALIZED VIEW v WITH ({option}) AS SELECT k FROM t");
+    refused(&view("recovery_target = 'soon'"), "Valid units");
+    refused(&view("recovery_target = '0'"), "at least 1 ms");
+    refused(&view("checkpoint_interval = '0s'"), "at least 1 ms");
+    refused(&view("readable = 'later'"), "at_once, caught_up");
+    refused(&view("parallelism = 0"), "between 1 and 64");
+    refused(&view("colour = 'blue'"), "recovery_target");
+    client.query(&view("recovery_target = '2s', readable = 'caught_up'")).expect("a view");
+    let mut refused = |sql: &str, hint: &str| {
+        let error = client.query(sql).expect_err(sql);
+        assert_eq!(error.sqlstate(), "22023", "{sql}: {error}");
+        assert!(format!("{error:?}").contains(hint), "{sql}: {error:?}");
+    };
+    refused("ALTER MATERIALIZED VIEW v SET (recovery_target = '-1s')", "at least 1 ms");
+    refused("ALTER MATERIALIZED VIEW v SET (readable = 'never')", "at_once, caught_up");
+    client.query("ALTER MATERIALIZED VIEW v SET (readable = 'at_once', recovery_target = '500ms')").expect("altered");
+    client.query("ALTER MATERIALIZED VIEW v RESET (readable, recovery_target)").expect("reset");
+    client.query("CREATE SINK s AS SELECT k FROM t WITH (connector = 'blackhole', recovery_target = '1s')").expect("a sink");
+    // Nobody reads a sink.
+    assert_eq!(sqlstate_of(&mut client, "ALTER SINK s SET (readable = 'at_once')"), "22023");
+}
+
+#[test]
 fn settings_that_were_altered_are_those_after_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = TestServer::start_on(directory.path()).expect("a server");

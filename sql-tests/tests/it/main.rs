@@ -5,6 +5,7 @@ mod damage;
 mod damage_every_file;
 mod damage_sources;
 mod disk_full;
+mod failures;
 mod fuzz;
 mod kills;
 mod objects;

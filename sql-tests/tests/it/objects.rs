@@ -125,6 +125,100 @@ fn a_server_that_starts_while_the_store_is_away_goes_on_when_it_is_back() {
 }
 
 #[test]
+fn a_view_that_is_to_be_read_when_caught_up_is_not_read_before() {
+    let (store, directory) = (store(), tempfile::tempdir().expect("a directory"));
+    let server = serve(&store, directory.path());
+    let mut client = server.connect().expect("a session");
+    run(&mut client, "CREATE TABLE t (k int)");
+    run(&mut client, "CREATE MATERIALIZED VIEW v WITH (readable = 'caught_up') AS SELECT count(*) AS c FROM t");
+    run(&mut client, "INSERT INTO t VALUES (1), (2)");
+    assert_eq!(client.rows("SELECT c FROM v").expect("rows"), ["2"]);
+    await_checkpoint(&mut client);
+    server.kill();
+    // Without its checkpoint it cannot catch up.
+    store.set_reachable(false);
+    let server = serve(&store, directory.path());
+    let mut client = server.connect().expect("a session");
+    run(&mut client, "SET read_freshness = 'any'");
+    run(&mut client, "SET statement_timeout = '300ms'");
+    assert_eq!(client.rows("SELECT c FROM v").expect_err("not yet").sqlstate(), "57014");
+    run(&mut client, "ALTER MATERIALIZED VIEW v SET (readable = 'at_once')");
+    assert_eq!(client.rows("SELECT c FROM v").expect("rows"), ["2"]);
+    run(&mut client, "ALTER MATERIALIZED VIEW v SET (readable = 'caught_up')");
+    assert_eq!(client.rows("SELECT c FROM v").expect_err("not yet").sqlstate(), "57014");
+    store.set_reachable(true);
+    run(&mut client, "SET statement_timeout = '60s'");
+    assert_eq!(client.rows("SELECT c FROM v").expect("rows"), ["2"]);
+}
+
+/// The files below the data directory that a view's state is restored from.
+fn local_files(directory: &Path) -> Vec<std::path::PathBuf> {
+    let folders = std::fs::read_dir(directory.join("materializations")).expect("a folder").map(|entry| entry.expect("listed").path());
+    folders.flat_map(|folder| std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("listed").path())).collect()
+}
+
+#[test]
+fn state_is_restored_from_local_files_and_from_the_store_where_they_are_not_there() {
+    let (store, directory) = (store(), tempfile::tempdir().expect("a directory"));
+    let server = serve(&store, directory.path());
+    let mut client = server.connect().expect("a session");
+    run(&mut client, "CREATE TABLE t (k int, n text)");
+    // A log longer than the least that is worth a materialization.
+    run(&mut client, "CREATE MATERIALIZED VIEW v WITH (recovery_target = '1ms') AS SELECT k, max(n) AS m FROM t GROUP BY k");
+    run(&mut client, "INSERT INTO t SELECT x, x || repeat('-', 100) FROM generate_series(1, 20000) AS g(x)");
+    let materialized = "SELECT bool_or(materialization_bytes > 0), bool_and(stored_bytes >= replay_bytes), max(replay_ms) > 0 \
+                        FROM millpond.checkpoints WHERE job = 'v'";
+    let mut count = 0;
+    loop {
+        // Each checkpoint has something to contain.
+        count += 1;
+        run(&mut client, &format!("INSERT INTO t VALUES (0, '{count:06}')"));
+        await_checkpoint(&mut client);
+        if client.rows(materialized).expect("rows") == ["t t t"] {
+            break;
+        }
+        assert!(count < 100, "{:?}", client.rows("SELECT * FROM millpond.checkpoints"));
+    }
+    // One more: then the newest manifest names the materialization.
+    await_rows(
+        &mut client,
+        "SELECT bool_or(replay_bytes < 1000000 AND stored_bytes > replay_bytes) FROM millpond.checkpoints WHERE job = 'v'",
+        |rows| rows == ["t"],
+    );
+    await_checkpoint(&mut client);
+    let contents = "SELECT count(*), count(DISTINCT m), max(length(m)) FROM v";
+    let expected = client.rows(contents).expect("rows");
+    server.kill();
+    let recovery = "SELECT restored_from, local_files > 0, store_files > 0 FROM millpond.recoveries WHERE job = 'v' AND cause = 'restart'";
+    let server = serve(&store, directory.path());
+    let mut client = server.connect().expect("a session");
+    assert_eq!(client.rows(contents).expect("rows"), expected);
+    client.await_rows(PATIENCE, recovery, &["local t f"]);
+    server.kill();
+
+    let files = local_files(directory.path());
+    let damaged = files.iter().max_by_key(|file| file.metadata().expect("a file").len()).expect("files");
+    let mut bytes = std::fs::read(damaged).expect("read");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(damaged, bytes).expect("written");
+    let server = serve(&store, directory.path());
+    let mut client = server.connect().expect("a session");
+    assert_eq!(client.rows(contents).expect("rows"), expected);
+    client.await_rows(PATIENCE, recovery, &["both t t"]);
+    assert!(server.log().iter().any(|line| line.contains("damaged")), "the log tells it");
+    server.kill();
+
+    std::fs::remove_dir_all(directory.path().join("materializations")).expect("removed");
+    let server = serve(&store, directory.path());
+    let mut client = server.connect().expect("a session");
+    assert_eq!(client.rows(contents).expect("rows"), expected);
+    client.await_rows(PATIENCE, recovery, &["object store f t"]);
+    run(&mut client, "DROP MATERIALIZED VIEW v");
+    assert!(local_files(directory.path()).is_empty());
+}
+
+#[test]
 fn sources_and_sinks_are_read_from_and_written_to_a_store() {
     let (store, directory) = (store(), tempfile::tempdir().expect("a directory"));
     store.put(BUCKET, "in/rows.csv", b"a,b\n1,x\n2,y\n3,z\n");

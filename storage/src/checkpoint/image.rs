@@ -83,6 +83,7 @@ impl Checkpointer {
             let unchanged =
                 known.get(file.name.as_str()).filter(|known| known.file.ends_with(".sst") && known.object.known.bytes == file.bytes);
             if let Some(unchanged) = unchanged {
+                self.keep_locally(&file, &unchanged.object).await?;
                 objects.push((*unchanged).clone());
                 continue;
             }
@@ -96,8 +97,20 @@ impl Checkpointer {
                 self.objects.put(&self.object(&name), &bytes).await?;
                 uploaded += known.bytes;
             }
-            objects.push(ImageObject { file: file.name, object: NamedObject { name, known } });
+            let object = NamedObject { name, known };
+            self.keep_locally(&file, &object).await?;
+            objects.push(ImageObject { file: file.name, object });
         }
         Ok((objects, uploaded))
+    }
+
+    async fn keep_locally(&self, file: &ImageFile, object: &NamedObject) -> Result<()> {
+        let Some(local) = self.local.clone() else { return Ok(()) };
+        let (path, object) = (file.path.clone(), object.clone());
+        blocking(move || {
+            local.keep(&path, &object);
+            Ok(())
+        })
+        .await
     }
 }

@@ -17,12 +17,16 @@
 
 mod image;
 mod in_flight;
+mod local;
 mod manifest;
 mod prune;
+mod replay;
 mod restore;
 mod upload;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -35,12 +39,18 @@ use crate::object::{Created, ObjectStorage};
 use crate::state_table::{JobStore, TaskCheckpoint};
 use image::PendingImage;
 pub use in_flight::{InFlight, Segment, SegmentMessage};
+pub use local::ImageSources;
+use local::LocalCopies;
 use manifest::{Manifest, ManifestName};
+pub use replay::ReplayBound;
 pub use restore::{Restored, RestoredState};
 use upload::Uploads;
 
 /// Log shorter than this is not worth a materialization.
 const LEAST_LOG_BYTES: u64 = 64 << 20;
+
+/// How long a restart may replay if nothing else is said.
+pub const RECOVERY_TARGET: Duration = Duration::from_secs(10);
 
 static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 
@@ -54,6 +64,10 @@ pub struct Checkpointer {
     attempt: String,
     /// Materializes when the log is longer than this, however large the state is.
     materialize_after: Option<u64>,
+    /// Materializes when the replay of the log would take longer.
+    replay: Arc<ReplayBound>,
+    /// Where files of materializations are kept besides.
+    local: Option<LocalCopies>,
     progress: Mutex<Progress>,
 }
 
@@ -84,6 +98,8 @@ pub struct CheckpointReport {
     pub bytes_materialized: u64,
     /// Bytes of all changelog that a restart would replay.
     pub bytes_replay: u64,
+    /// How long that would take, as far as is known.
+    pub replay: Duration,
     /// Bytes of in-flight data, by number of the subtask that found it.
     pub bytes_in_flight: BTreeMap<u32, u64>,
     /// Bytes of all objects it names.
@@ -115,6 +131,8 @@ impl Checkpointer {
             fingerprint,
             attempt: format!("{term}.{}", ATTEMPTS.fetch_add(1, Ordering::Relaxed)),
             materialize_after: None,
+            replay: Arc::new(ReplayBound::new(RECOVERY_TARGET)),
+            local: None,
             progress: Mutex::default(),
         }
     }
@@ -122,6 +140,18 @@ impl Checkpointer {
     /// Materializes whenever the log is longer than `bytes`, instead of when it is longer than the state and worth it.
     pub fn materialize_after(mut self, bytes: u64) -> Self {
         self.materialize_after = Some(bytes);
+        self
+    }
+
+    /// Materializes also when a restart would replay longer than `bound` says.
+    pub fn with_replay_bound(mut self, bound: Arc<ReplayBound>) -> Self {
+        self.replay = bound;
+        self
+    }
+
+    /// Keeps the files of materializations in `directory` too, if the objects are not on this machine anyway.
+    pub fn with_local_copies(mut self, directory: PathBuf) -> Self {
+        self.local = self.objects.is_shared().then(|| LocalCopies::new(directory));
         self
     }
 
@@ -165,11 +195,12 @@ impl Checkpointer {
             bytes_log,
             bytes_materialized,
             bytes_replay: manifest.log_bytes(),
+            replay: self.replay.time_of(manifest.log_bytes()),
             bytes_in_flight: manifest.in_flight.iter().flatten().map(|flight| (flight.subtask, flight.object.known.bytes)).collect(),
             bytes_stored: manifest.log_bytes() + manifest.image_bytes() + manifest.in_flight_bytes(),
             duration: clock.monotonic(),
         };
-        self.want_image(progress, &manifest, &tasks);
+        self.want_image(progress, &manifest, bytes_log, &tasks);
         let previous = progress.newest.replace(manifest);
         fail_point("checkpoint::prune")?;
         self.prune(progress, previous).await;
@@ -218,14 +249,20 @@ impl Checkpointer {
         }
     }
 
-    /// Asks for a new image when the log has become longer than the state.
-    fn want_image(&self, progress: &mut Progress, manifest: &Manifest, tasks: &upload::Tasks) {
-        let state = tasks.memory_bytes.max(tasks.store.as_ref().map_or(0, |store| store.approximate_bytes()));
-        let bound = self.materialize_after.unwrap_or(LEAST_LOG_BYTES.max(state));
-        if progress.requested > 0 || progress.pending.is_some() || manifest.log_bytes() <= bound {
+    /// Asks for a new image when the log has become longer than the state, or half as long as what can be replayed in time: while the image is made
+    /// the log goes on growing. Should it come to the whole of that, the image is hurried.
+    fn want_image(&self, progress: &mut Progress, manifest: &Manifest, bytes_log: u64, tasks: &upload::Tasks) {
+        let Some(store) = &tasks.store else { return };
+        let (log, replayable) = (manifest.log_bytes(), self.replay.bytes());
+        if progress.requested > 0 && log.saturating_add(bytes_log) > replayable {
+            store.hurry_image();
+        }
+        if progress.requested > 0 || progress.pending.is_some() {
             return;
         }
-        if let Some(store) = &tasks.store {
+        let state = tasks.memory_bytes.max(store.approximate_bytes());
+        let bound = self.materialize_after.unwrap_or(LEAST_LOG_BYTES.max(state));
+        if log > bound.min(replayable / 2) {
             progress.requested = store.want_image();
         }
     }

@@ -107,6 +107,9 @@ impl Checkpointer {
         for name in names {
             self.objects.delete(&self.object(name)).await?;
         }
+        if let Some(local) = &self.local {
+            local.retain(&kept);
+        }
         Ok(())
     }
 }

@@ -5,16 +5,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
 use super::Checkpointer;
 use super::image::backend_name;
+use super::local::ImageSources;
 use super::manifest::{Image, ImageObject, LogObject, Manifest, ManifestName};
 use crate::durable_file::io_error;
+use crate::env::Clock;
 use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
 use crate::key_group::KEY_GROUPS;
@@ -80,6 +84,11 @@ pub struct RestoredState {
 struct Shared {
     epoch: Epoch,
     parts: Vec<StoredPart>,
+    /// Bytes of them, and how long it took to fetch them.
+    fetched: (u64, Duration),
+    /// How long tables have been bringing them in so far.
+    replayed_us: AtomicU64,
+    sources: ImageSources,
     /// Key groups of which tables have taken the log.
     claimed: Mutex<BTreeMap<TableId, BTreeSet<u16>>>,
 }
@@ -90,6 +99,17 @@ impl RestoredState {
         self.shared.epoch
     }
 
+    /// Bytes of log, and the time it took so far to fetch them and to bring them into tables.
+    pub fn replayed(&self) -> (u64, Duration) {
+        let (bytes, fetching) = self.shared.fetched;
+        (bytes, fetching + Duration::from_micros(self.shared.replayed_us.load(Ordering::Relaxed)))
+    }
+
+    /// Where the files of its materialization came from.
+    pub fn image_sources(&self) -> ImageSources {
+        self.shared.sources
+    }
+
     /// Notes that a table takes the log of `groups`.
     pub(crate) fn claim(&self, table: TableId, groups: Range<u16>) {
         self.shared.claimed.lock().entry(table).or_default().extend(groups);
@@ -97,7 +117,10 @@ impl RestoredState {
 
     /// Visits the changes of a table in the order in which they happened.
     pub(crate) fn for_each(&self, table: TableId, groups: &Range<u16>, f: &mut ChangeFn<'_>) -> Result<()> {
-        self.shared.parts.iter().try_for_each(|part| part.for_each(table, groups, f))
+        let clock = Clock::system();
+        let result = self.shared.parts.iter().try_for_each(|part| part.for_each(table, groups, f));
+        self.shared.replayed_us.fetch_add(clock.monotonic().as_micros() as u64, Ordering::Relaxed);
+        result
     }
 
     /// Brings the log of a table into the store, once, before anything else writes it.
@@ -188,15 +211,24 @@ impl Checkpointer {
     /// Brings a checkpoint into a store that was just opened, before any task uses it.
     pub async fn load_into(&self, restored: &Restored, store: &Arc<JobStore>) -> Result<RestoredState> {
         let manifest = &restored.manifest;
-        if let Some(image) = &manifest.image {
-            self.load_image(image, store, &restored.object).await?;
-        }
+        let sources = match &manifest.image {
+            Some(image) => self.load_image(image, store, &restored.object).await?,
+            None => ImageSources::default(),
+        };
+        let clock = Clock::system();
         let scratch = store.scratch("restored")?;
         // Boxed: the compiler cannot see that a closure over borrowed items makes a future that is Send.
         let loads: Vec<_> =
             manifest.log.iter().enumerate().map(|(index, log)| self.load_part(log, scratch.join(format!("log-{index}"))).boxed()).collect();
         let parts: Vec<StoredPart> = futures::stream::iter(loads).buffered(PARALLEL_DOWNLOADS).try_collect().await?;
-        let shared = Shared { epoch: manifest.epoch, parts, claimed: Mutex::default() };
+        let shared = Shared {
+            epoch: manifest.epoch,
+            parts,
+            fetched: (manifest.log_bytes(), clock.monotonic()),
+            replayed_us: AtomicU64::new(0),
+            sources,
+            claimed: Mutex::default(),
+        };
         let state = RestoredState { shared: Arc::new(shared) };
         self.progress.lock().await.restored = Some(state.clone());
         Ok(state)
@@ -209,7 +241,7 @@ impl Checkpointer {
         blocking(move || StoredPart::keep(&bytes, &full_name, &path)).await
     }
 
-    async fn load_image(&self, image: &Image, store: &Arc<JobStore>, manifest: &str) -> Result<()> {
+    async fn load_image(&self, image: &Image, store: &Arc<JobStore>, manifest: &str) -> Result<ImageSources> {
         if image.backend != backend_name(store.backend()) {
             let detail =
                 format!("its state is of the \"{}\" backend, the job now has \"{}\"", image.backend, backend_name(store.backend()));
@@ -218,25 +250,54 @@ impl Checkpointer {
         let directory = store.image_directory()?;
         let directory: &Path = &directory;
         let load = |file: &'_ ImageObject| {
-            let (name, known, path) = (self.object(&file.object.name), file.object.known, directory.join(&file.file));
-            async move {
-                let bytes = self.objects.get_known(&name, known).await?;
-                blocking(move || std::fs::write(&path, &bytes).map_err(io_error("write", &path))).await
-            }
-            .boxed()
+            let (file, path) = (file.clone(), directory.join(&file.file));
+            self.load_image_file(file, path).boxed()
         };
         let loads: Vec<_> = image.files.iter().map(load).collect();
-        futures::stream::iter(loads).buffered(PARALLEL_DOWNLOADS).try_collect::<()>().await?;
+        let is_local: Vec<bool> = futures::stream::iter(loads).buffered(PARALLEL_DOWNLOADS).try_collect().await?;
+        let mut sources = ImageSources::default();
+        for (file, is_local) in image.files.iter().zip(is_local) {
+            let (files, bytes) = match is_local {
+                true => (&mut sources.local_files, &mut sources.local_bytes),
+                false => (&mut sources.store_files, &mut sources.store_bytes),
+            };
+            *files += 1;
+            *bytes += file.object.known.bytes;
+        }
+        if self.local.is_some() && sources.store_files > 0 {
+            let (job, files, bytes) = (self.job, sources.store_files, sources.store_bytes);
+            tracing::warn!(job, files, bytes, "not all files of a materialization are on this disk: they are read from the object store");
+        }
         let names: Vec<String> = image.files.iter().map(|file| file.file.clone()).collect();
         let adopting = store.clone();
         let contained = blocking(move || adopting.adopt_image(&names)).await?;
         let ahead = contained.iter().find(|(writer, position)| image.positions.get(writer).is_none_or(|known| known < position));
         match ahead {
-            None => Ok(()),
+            None => Ok(sources),
             Some((writer, position)) => Err(StorageError::Corrupt {
                 file: self.objects.full_name(manifest),
                 detail: format!("its materialization holds changes of writer {writer} up to {position}, more than it says"),
             }),
         }
+    }
+
+    /// Brings a file of an image to `path`; answers whether there was a local copy of it.
+    async fn load_image_file(&self, file: ImageObject, path: PathBuf) -> Result<bool> {
+        if let Some(local) = self.local.clone() {
+            let (file, path) = (file.clone(), path.clone());
+            if blocking(move || local.bring(&file, &path)).await? {
+                return Ok(true);
+            }
+        }
+        let bytes = self.objects.get_known(&self.object(&file.object.name), file.object.known).await?;
+        let local = self.local.clone();
+        blocking(move || {
+            std::fs::write(&path, &bytes).map_err(io_error("write", &path))?;
+            if let Some(local) = local {
+                local.keep_fetched(&file, &path);
+            }
+            Ok(false)
+        })
+        .await
     }
 }

@@ -1,5 +1,8 @@
 //! Whole lives of a job: run, checkpoint, crash, restore, at any parallelism, with every kind of damage.
 
+mod bounds;
+mod crashes;
+
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -37,6 +40,7 @@ struct Job {
     backend: StateBackend,
     budget: usize,
     materialize_after: u64,
+    replay: Arc<ReplayBound>,
     term: u64,
 }
 
@@ -59,11 +63,17 @@ struct Life {
 
 impl Job {
     fn new(objects: ObjectStorage, backend: StateBackend, budget: usize, materialize_after: u64) -> Self {
-        Self { scratch: tempfile::tempdir().unwrap(), objects, backend, budget, materialize_after, term: 0 }
+        let replay = Arc::new(ReplayBound::new(RECOVERY_TARGET));
+        Self { scratch: tempfile::tempdir().unwrap(), objects, backend, budget, materialize_after, replay, term: 0 }
     }
 
     fn checkpointer(&self) -> Checkpointer {
-        Checkpointer::new(self.objects.clone(), JOB, self.term, FINGERPRINT).materialize_after(self.materialize_after)
+        let checkpointer = Checkpointer::new(self.objects.clone(), JOB, self.term, FINGERPRINT).materialize_after(self.materialize_after);
+        checkpointer.with_replay_bound(self.replay.clone()).with_local_copies(self.local_copies())
+    }
+
+    fn local_copies(&self) -> PathBuf {
+        self.scratch.path().join("copies")
     }
 
     /// Starts the job from its last checkpoint; `known` has the contents at each epoch.

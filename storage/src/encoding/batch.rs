@@ -108,6 +108,16 @@ impl PrimitiveVisitor for WritePrimitive<'_> {
     }
 }
 
+/// Reads the batch that `bytes` are; `name` stands in errors.
+pub fn read_only_batch(bytes: &[u8], name: &'static str) -> Result<RecordBatch> {
+    let mut cursor = Cursor::new(bytes, name);
+    let batch = read_batch(&mut cursor)?;
+    if cursor.remaining() > 0 {
+        return Err(cursor.corrupt(format!("{} bytes behind a batch", cursor.remaining())));
+    }
+    Ok(batch)
+}
+
 /// Reads a batch that [`write_batch`] wrote.
 pub(crate) fn read_batch(from: &mut Cursor<'_>) -> Result<RecordBatch> {
     let version = from.u8()?;

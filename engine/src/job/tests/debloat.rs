@@ -38,6 +38,8 @@ fn options(target: Duration) -> JobOptions {
         parallelism: 2,
         checkpoint_interval: Duration::from_secs(3600),
         aligned_checkpoint_timeout: Duration::from_secs(3600),
+        recovery_target: crate::job::spec::DEFAULT_RECOVERY_TARGET,
+        readable: Default::default(),
         buffer_debloat_target: target,
         state_backend: StateBackend::RocksDb,
     }

@@ -212,6 +212,8 @@ impl Bench {
         let starting = engine.starting();
         let start = |id: u64, graph: DataflowGraph, collection: Option<CollectionSpec>| {
             let options = JobOptions {
+                recovery_target: DEFAULT_RECOVERY_TARGET,
+                readable: ReadableWhen::AtOnce,
                 parallelism,
                 checkpoint_interval: Duration::from_secs(3600),
                 aligned_checkpoint_timeout: timeout,

@@ -1,0 +1,123 @@
+//! Jobs that fail for good, jobs that are stuck, and what goes on beside them.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use millpond_sql_tests::{TestServer, WireClient, query};
+
+/// Something that happens soon takes longer than this only if it never happens.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What a stuck job does not hold up takes no longer, on a slow machine too.
+const BOUND: Duration = Duration::from_secs(15);
+
+fn run(client: &mut WireClient, sql: &str) {
+    client.query(sql).unwrap_or_else(|error| panic!("{error}\n  in: {sql}"));
+}
+
+/// An array of more dimensions than there can be: an error that is not the row's alone, so that the job fails.
+const UNREADABLE: &str = "{{{{{{{1}}}}}}}";
+const STATE: &str = "SELECT state FROM millpond.jobs WHERE name = 'v'";
+
+#[test]
+fn a_job_that_fails_says_for_which_row_and_goes_on_without_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = TestServer::start_on(directory.path()).expect("a server");
+    let mut client = server.connect();
+    run(&mut client, "CREATE TABLE t (k int, a text)");
+    run(&mut client, "CREATE MATERIALIZED VIEW v WITH (checkpoint_interval = '50ms') AS SELECT k, a::int[] AS a FROM t");
+    run(&mut client, "INSERT INTO t VALUES (0, '{0}')");
+    assert_eq!(client.rows("SELECT count(*) FROM v").expect("rows"), ["1"]);
+    let rows = format!("SELECT x, CASE x WHEN 777 THEN '{UNREADABLE}' ELSE '{{1}}' END FROM generate_series(1, 1000) AS g(x)");
+    run(&mut client, &format!("INSERT INTO t {rows}"));
+    client.await_rows(PATIENCE, STATE, &["failed"]);
+    let named =
+        format!("SELECT error LIKE 'number of array dimensions%(Project %, row: 777 %{UNREADABLE}%' FROM millpond.jobs WHERE name = 'v'");
+    assert_eq!(client.rows(&named).expect("rows"), ["t"], "{:?}", client.rows("SELECT error FROM millpond.jobs"));
+    let error = client.query("SELECT * FROM v").expect_err("it has failed");
+    assert!(error.to_string().contains("row: 777"), "{error}");
+
+    // Nothing has been mended.
+    run(&mut client, "ALTER MATERIALIZED VIEW v RESUME");
+    client.await_rows(PATIENCE, STATE, &["failed"]);
+    run(&mut client, "ALTER MATERIALIZED VIEW v RESUME SKIP");
+    assert_eq!(client.rows("SELECT count(*), sum(k) FROM v").expect("rows"), ["1000 499723"]);
+    client.await_rows(PATIENCE, STATE, &["running"]);
+    let listed = format!("SELECT job, row_text LIKE '777 %{UNREADABLE}%' FROM millpond.bad_rows");
+    assert_eq!(client.rows(&listed).expect("rows"), ["v t"]);
+
+    // It is left out for good, in whatever change it comes; another one is another failure.
+    run(&mut client, "DELETE FROM t WHERE k BETWEEN 500 AND 1000");
+    assert_eq!(client.rows("SELECT count(*), sum(k) FROM v").expect("rows"), ["500 124750"]);
+    let epoch = client.rows("SELECT epoch FROM millpond.jobs WHERE name = 'v'").expect("rows").remove(0);
+    client.await_rows(PATIENCE, &format!("SELECT count(*) > 0 FROM millpond.checkpoints WHERE job = 'v' AND epoch >= {epoch}"), &["t"]);
+    server.shutdown();
+    let server = TestServer::start_on(directory.path()).expect("a server");
+    let mut client = server.connect();
+    run(&mut client, &format!("INSERT INTO t {rows}"));
+    assert_eq!(client.rows("SELECT count(*), sum(k) FROM v").expect("rows"), ["1499 624473"]);
+    run(&mut client, &format!("INSERT INTO t VALUES (778, '{UNREADABLE}')"));
+    client.await_rows(PATIENCE, STATE, &["failed"]);
+}
+
+/// Runs a statement beside a stuck job.
+fn promptly(client: &mut WireClient, sql: &str) -> Vec<String> {
+    let began = Instant::now();
+    let rows = client.rows(sql).unwrap_or_else(|error| panic!("{error}\n  in: {sql}"));
+    assert!(began.elapsed() < BOUND, "{sql} took {:?}", began.elapsed());
+    rows
+}
+
+/// Runs a statement in a session of its own and cancels it; answers how it ended.
+fn cancelled(server: &TestServer, sql: &str) -> String {
+    let mut session = server.connect();
+    let mut canceller = WireClient::open(server.address()).expect("a socket");
+    (canceller.process_id, canceller.secret) = (session.process_id, session.secret);
+    session.send(&query(sql)).expect("sent");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        // The request may come before the statement has begun; it is repeated until it has met it.
+        threads.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                canceller.cancel().expect("sent");
+                std::thread::yield_now();
+            }
+        });
+        let ended = session.until_ready();
+        done.store(true, Ordering::Relaxed);
+        ended.expect_err("cancelled").sqlstate().to_owned()
+    })
+}
+
+#[test]
+fn a_stuck_job_holds_up_neither_definitions_nor_reads_nor_cancels() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    run(&mut client, "CREATE TABLE big (n int)");
+    run(&mut client, "CREATE TABLE t (n int)");
+    run(&mut client, "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS c FROM t");
+    run(&mut client, "INSERT INTO big SELECT * FROM generate_series(1, 5000)");
+    // A hundred thousand million pairs of pairs: for the length of this test it takes everything it is given.
+    let stuck = "SELECT count(*) AS c FROM big a CROSS JOIN big b CROSS JOIN big c WHERE a.n + b.n + c.n < 0";
+    promptly(&mut client, &format!("CREATE MATERIALIZED VIEW stuck WITH (background = true) AS {stuck}"));
+    client.await_rows(PATIENCE, "SELECT rows > 0 FROM millpond.jobs WHERE name = 'stuck'", &["t"]);
+    for round in 1..=3 {
+        promptly(&mut client, &format!("INSERT INTO t VALUES ({round})"));
+        assert_eq!(promptly(&mut client, "SELECT c FROM v"), [round.to_string()]);
+        promptly(&mut client, "CREATE MATERIALIZED VIEW w AS SELECT max(n) AS m FROM t");
+        assert_eq!(promptly(&mut client, "SELECT m FROM w"), [round.to_string()]);
+        promptly(&mut client, "DROP MATERIALIZED VIEW w");
+    }
+    // Whoever waits for another one like it stops waiting, and it is gone.
+    let began = Instant::now();
+    assert_eq!(cancelled(&server, &format!("CREATE MATERIALIZED VIEW waited AS {stuck}")), "57014");
+    assert_eq!(client.query("SELECT c FROM stuck").expect_err("not populated yet").sqlstate(), "55000");
+    assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
+    assert!(promptly(&mut client, "SELECT name FROM millpond.jobs WHERE name = 'waited'").is_empty());
+    promptly(&mut client, "DROP MATERIALIZED VIEW stuck");
+    assert!(promptly(&mut client, "SELECT name FROM millpond.jobs WHERE name = 'stuck'").is_empty());
+    let began = Instant::now();
+    server.shutdown();
+    assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
+}
