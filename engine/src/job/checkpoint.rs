@@ -129,6 +129,7 @@ impl Driver {
             hold.advance(epoch);
         }
         self.established = true;
+        let ends = attempt.final_injected && attempt.in_flight.is_empty();
         attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch, is_swept, is_unaligned);
         if !attempt.ready && attempt.publishable_at(epoch) {
             attempt.ready = true;
@@ -136,10 +137,13 @@ impl Driver {
                 collection.set_published(true)?;
             }
             self.own_hold = None;
-            self.set_state(JobState::Running);
+            // Who waits for a job that has ended already sees it as finished at once.
+            if !ends {
+                self.set_state(JobState::Running);
+            }
         }
         self.handle.checkpointed.send_replace(epoch);
-        Ok(attempt.final_injected && attempt.in_flight.is_empty())
+        Ok(ends)
     }
 
     /// The parts of a checkpoint that the store refused go into the next one; the job goes on.

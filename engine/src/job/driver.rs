@@ -11,7 +11,6 @@ use millpond_storage::{
     collection::{Collection, Hold},
     epoch::Epoch,
     error::StorageError,
-    signed_batch::SignedBatch,
 };
 use tokio::sync::mpsc;
 
@@ -28,7 +27,7 @@ use super::{
 use crate::{
     coordinator::ClosedEpoch,
     engine::Shared,
-    error::{EngineError, Result},
+    error::Result,
     message::{Barrier, BarrierKind},
     task::{
         build::fragment_parallelism,
@@ -41,8 +40,6 @@ use crate::{
 
 /// How long the subtasks of an attempt have to end.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
-/// Rows of an epoch that are not sealed in passing.
-const MANY_ROWS: usize = 50_000;
 /// A job that is not further behind than so many epochs keeps up.
 const KEEPS_UP_EPOCHS: u64 = 8;
 
@@ -424,46 +421,6 @@ impl Driver {
         flight.tasks_left -= 1;
         flight.roots_left -= usize::from(is_root);
         Ok(is_root && flight.roots_left == 0)
-    }
-
-    async fn seal(&mut self, attempt: &mut Attempt, barrier: Barrier) -> Result<Option<Ended>> {
-        if let Some(collection) = &self.collection {
-            let batches = attempt.running.collector.take(barrier.epoch);
-            let watermark = attempt.running.collector.watermark(barrier.epoch, attempt.running.roots);
-            if batches.is_empty() && watermark.is_none() {
-                collection.advance(barrier.epoch);
-            } else {
-                let rows: usize = batches.iter().map(SignedBatch::num_rows).sum();
-                let collection = collection.clone();
-                let seal = move || collection.seal(barrier.epoch, batches, watermark);
-                if rows < MANY_ROWS {
-                    seal()?;
-                } else if let Some(ended) = self.seal_aside(seal).await? {
-                    return Ok(Some(ended));
-                }
-            }
-        }
-        self.handle.sealed.store(barrier.epoch.0, Ordering::Release);
-        self.handle.sealed_time_us.store(barrier.time_us as u64, Ordering::Relaxed);
-        self.shared.coordinator.announce();
-        Ok(None)
-    }
-
-    /// Seals many rows where it keeps no thread of the subtasks, and goes on listening meanwhile: who drops the job does not wait for it.
-    async fn seal_aside(&mut self, seal: impl FnOnce() -> millpond_storage::error::Result<()> + Send + 'static) -> Result<Option<Ended>> {
-        let mut sealing = tokio::task::spawn_blocking(seal);
-        loop {
-            tokio::select! {
-                sealed = &mut sealing => {
-                    sealed.map_err(|error| EngineError::Internal(error.to_string()))??;
-                    return Ok(None);
-                }
-                command = self.commands.recv() => match command {
-                    Some(JobCommand::Stop) | None => return Ok(Some(Ended::Stopped)),
-                    Some(other) => self.put_off.push_back(other),
-                }
-            }
-        }
     }
 
     fn passed_everywhere(&self, attempt: &mut Attempt, flight: InFlight) -> Result<()> {

@@ -14,6 +14,7 @@ mod life;
 pub mod recovery;
 mod renewal;
 pub mod running;
+mod seal;
 pub mod sink_driver;
 pub mod spec;
 pub mod status;

@@ -1,0 +1,61 @@
+//! Ending an epoch of a job's collection: when all that emit its rows have passed the barrier, the rows are sealed.
+
+use std::sync::atomic::Ordering;
+
+use millpond_storage::signed_batch::SignedBatch;
+
+use super::{
+    attempt::Attempt,
+    driver::{Driver, Ended},
+    status::JobCommand,
+};
+use crate::{
+    error::{EngineError, Result},
+    message::Barrier,
+};
+
+/// Rows of an epoch that are not sealed in passing.
+const MANY_ROWS: usize = 50_000;
+
+impl Driver {
+    /// Seals what an attempt's subtasks have emitted up to a barrier. Answers how the attempt has ended if it has.
+    pub(super) async fn seal(&mut self, attempt: &mut Attempt, barrier: Barrier) -> Result<Option<Ended>> {
+        if let Some(collection) = &self.collection {
+            let batches = attempt.running.collector.take(barrier.epoch);
+            let watermark = attempt.running.collector.watermark(barrier.epoch, attempt.running.roots);
+            if batches.is_empty() && watermark.is_none() {
+                collection.advance(barrier.epoch);
+            } else {
+                let rows: usize = batches.iter().map(SignedBatch::num_rows).sum();
+                let collection = collection.clone();
+                let seal = move || collection.seal(barrier.epoch, batches, watermark);
+                if rows < MANY_ROWS {
+                    seal()?;
+                } else if let Some(ended) = self.seal_aside(seal).await? {
+                    return Ok(Some(ended));
+                }
+            }
+        }
+        self.handle.sealed.store(barrier.epoch.0, Ordering::Release);
+        self.handle.sealed_time_us.store(barrier.time_us as u64, Ordering::Relaxed);
+        self.shared.coordinator.announce();
+        Ok(None)
+    }
+
+    /// Seals many rows where it keeps no thread of the subtasks, and goes on listening meanwhile: who drops the job does not wait for it.
+    async fn seal_aside(&mut self, seal: impl FnOnce() -> millpond_storage::error::Result<()> + Send + 'static) -> Result<Option<Ended>> {
+        let mut sealing = tokio::task::spawn_blocking(seal);
+        loop {
+            tokio::select! {
+                sealed = &mut sealing => {
+                    sealed.map_err(|error| EngineError::Internal(error.to_string()))??;
+                    return Ok(None);
+                }
+                command = self.commands.recv() => match command {
+                    Some(JobCommand::Stop) | None => return Ok(Some(Ended::Stopped)),
+                    Some(other) => self.put_off.push_back(other),
+                }
+            }
+        }
+    }
+}
