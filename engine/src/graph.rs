@@ -156,12 +156,19 @@ pub enum ExchangeMode {
 }
 
 /// An expression over the columns of an operator's input, with the text EXPLAIN shows.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Expression {
     /// What is evaluated. Column indexes refer to the input schema.
     pub physical: Arc<dyn PhysicalExpr>,
     /// SQL-like text.
     pub text: String,
+}
+
+/// Without the text, which says the names that tables had when it was written: equal expressions over a renamed table are equal.
+impl std::fmt::Debug for Expression {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Expression").field("physical", &self.physical).finish_non_exhaustive()
+    }
 }
 
 /// What an operator computes. Column numbers refer to the operator's input, or, for a join, to left columns followed by right columns.

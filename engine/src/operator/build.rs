@@ -34,7 +34,7 @@ pub fn build(node: &OperatorNode, context: &mut OperatorContext) -> Result<Box<d
         }
         OperatorSpec::Union => Box::new(Union::new(schema, node.inputs.len())),
         OperatorSpec::HopWindow { time_column, slide, size, offset_us } => {
-            Box::new(HopWindow::new(*time_column, *slide, *size, *offset_us, schema)?)
+            Box::new(HopWindow::new(name("HopWindow"), *time_column, (*slide, *size, *offset_us), schema, context.side.clone())?)
         }
         OperatorSpec::Aggregate(spec) => Box::new(Aggregate::new(name("Aggregate"), spec, input(0)?, schema, ids, context)?),
         OperatorSpec::Join(spec) => Box::new(Join::new(name("Join"), spec, [input(0)?, input(1)?], schema, ids, context)?),

@@ -1,28 +1,28 @@
 //! Assigns rows to hopping (or tumbling) windows: appends `window_start` and `window_end`, one output row per window that contains the row.
 //!
 //! Any changelog in, the same kind out. No state. Windows start at `offset + n * slide` for every integer n, also negative, and contain
-//! `[start, start + size)`. A NULL time is in no window. A watermark of the time column passes under that column and, reduced to the
+//! `[start, start + size)`. A NULL time is in no window. A row whose time is infinite, or of which a window is not a time that can be told, goes to
+//! the side output. A watermark of the time column passes under that column and, reduced to the
 //! earliest window that a later row can be in, under both window columns.
 //! Cost: a chunk whose rows are in k windows each gives k chunks that share their columns; only the two window columns are computed.
 
 use std::sync::Arc;
 
+use crate::{
+    chunk::{Chunk, row_text},
+    error::{EngineError, Result},
+    expression::keep_rows,
+    format::timestamp::{DAY_US, civil_from_days, days_from_civil},
+    graph::WindowStep,
+    message::Watermark,
+    operator::{Operator, Output, Progress, SideOutput},
+};
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, TimestampMicrosecondArray},
     buffer::{BooleanBuffer, ScalarBuffer},
-    compute::filter_record_batch,
+    compute::{filter_record_batch, max, min},
     datatypes::{DataType, SchemaRef, TimestampMicrosecondType},
     record_batch::RecordBatch,
-};
-use chrono::{DateTime, Datelike, NaiveDate};
-
-use crate::{
-    chunk::Chunk,
-    error::{EngineError, Result},
-    expression::keep_rows,
-    graph::WindowStep,
-    message::Watermark,
-    operator::{Operator, Output, Progress},
 };
 
 /// See the module.
@@ -30,6 +30,8 @@ pub(crate) struct HopWindow {
     time_column: usize,
     windows: Windows,
     schema: SchemaRef,
+    name: String,
+    side: Arc<dyn SideOutput>,
     /// The chunk being expanded, and the next of its windows counted back from the latest one.
     place: Option<(Chunk, i64)>,
 }
@@ -45,7 +47,14 @@ enum Windows {
 
 impl HopWindow {
     /// An assigner whose output has the columns of `schema`: those of the input and the two window columns.
-    pub(crate) fn new(time_column: usize, slide: WindowStep, size: WindowStep, offset_us: i64, schema: SchemaRef) -> Result<Self> {
+    /// `name` is how the side output knows it.
+    pub(crate) fn new(
+        name: String,
+        time_column: usize,
+        (slide, size, offset_us): (WindowStep, WindowStep, i64),
+        schema: SchemaRef,
+        side: Arc<dyn SideOutput>,
+    ) -> Result<Self> {
         let windows = match (slide, size) {
             (WindowStep::Micros(slide), WindowStep::Micros(size)) if slide > 0 && size > 0 => {
                 Windows::Micros { slide, size, offset: offset_us.rem_euclid(slide) }
@@ -55,7 +64,22 @@ impl HopWindow {
             }
             _ => return Err(EngineError::user("22023", "window size and slide must be positive and of one kind")),
         };
-        Ok(Self { time_column, windows, schema, place: None })
+        Ok(Self { time_column, windows, schema, name, side, place: None })
+    }
+
+    /// Leaves out rows whose windows cannot be told, and says which. A function of the row: its deletion is left out as well.
+    fn without_boundless(&self, chunk: Chunk) -> Result<Chunk> {
+        let times = chunk.batch().column(self.time_column).as_primitive::<TimestampMicrosecondType>();
+        // Between two times that have windows all have.
+        if min(times).into_iter().chain(max(times)).all(|time| self.windows.are_bounded_at(time)) {
+            return Ok(chunk);
+        }
+        let kept: Vec<bool> = times.iter().map(|time| time.is_none_or(|time| self.windows.are_bounded_at(time))).collect();
+        for row in (0..kept.len()).filter(|row| !kept[*row]) {
+            self.side.bad_row(&self.name, row_text(chunk.batch(), row), "timestamp out of range".to_string());
+        }
+        let kept = BooleanArray::from(kept);
+        Ok(keep_rows(&chunk, filter_record_batch(chunk.batch(), &kept)?, &kept))
     }
 
     /// Emits the chunk once per window, from the place reached.
@@ -114,7 +138,7 @@ impl HopWindow {
 
 impl Operator for HopWindow {
     fn on_chunk(&mut self, _port: usize, chunk: Chunk, out: &mut Output) -> Result<Progress> {
-        self.place = Some((chunk, 0));
+        self.place = Some((self.without_boundless(chunk)?, 0));
         self.expand(out)
     }
 
@@ -144,6 +168,21 @@ impl Windows {
         }
     }
 
+    /// Whether all windows that contain a time begin and end at times that can be told.
+    fn are_bounded_at(&self, time: i64) -> bool {
+        if time == i64::MAX || time == i64::MIN {
+            return false;
+        }
+        match *self {
+            Windows::Micros { slide, size, offset } => {
+                let earliest = (size - 1) / slide * slide;
+                let latest = time.checked_sub(time.wrapping_sub(offset).rem_euclid(slide));
+                latest.is_some_and(|latest| latest.checked_sub(earliest).is_some() && latest.checked_add(size).is_some())
+            }
+            Windows::Months { .. } => self.containing(time, 0).is_some(),
+        }
+    }
+
     /// The window number `back` of `time`, counted from the latest window that contains it; `None` where there is none or where it
     /// is outside of representable time.
     fn containing(&self, time: i64, back: i64) -> Option<(i64, i64)> {
@@ -155,11 +194,11 @@ impl Windows {
                 (end > time).then_some((start, end))
             }
             Windows::Months { months, offset } => {
-                let date = DateTime::from_timestamp_micros(time.checked_sub(offset)?)?.date_naive();
-                let month = (date.year() - 1970) * 12 + date.month0() as i32;
-                let first = month - month.rem_euclid(months);
+                let (year, month, _) = civil_from_days(time.checked_sub(offset)?.div_euclid(DAY_US));
+                let month = (year - 1970) * 12 + i64::from(month) - 1;
+                let first = month - month.rem_euclid(i64::from(months));
                 let start = month_start(first)?.checked_add(offset)?;
-                let end = month_start(first.checked_add(months)?)?.checked_add(offset)?;
+                let end = month_start(first + i64::from(months))?.checked_add(offset)?;
                 Some((start, end))
             }
         }
@@ -184,9 +223,9 @@ impl Windows {
 }
 
 /// Midnight of the first day of a month, counted from January 1970, in microseconds.
-fn month_start(month: i32) -> Option<i64> {
-    let date = NaiveDate::from_ymd_opt(1970 + month.div_euclid(12), month.rem_euclid(12) as u32 + 1, 1)?;
-    Some(date.and_hms_opt(0, 0, 0)?.and_utc().timestamp_micros())
+fn month_start(month: i64) -> Option<i64> {
+    let year = i32::try_from(1970 + month.div_euclid(12)).ok()?;
+    i64::from(days_from_civil(year, month.rem_euclid(12) as u32 + 1, 1)?).checked_mul(DAY_US)
 }
 
 #[cfg(test)]

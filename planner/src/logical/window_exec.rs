@@ -67,17 +67,19 @@ impl Windows {
     /// Calls `found` with the bounds of each window that contains a time, the earliest first.
     fn containing(self, time: i64, mut found: impl FnMut(i64, i64)) -> Result<(), PlanError> {
         let range = || PlanError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range");
+        if time == i64::MAX || time == i64::MIN {
+            return Err(range());
+        }
         let local = time.checked_sub(self.offset_us).ok_or_else(range)?;
+        let shifted = |local: i64| local.checked_add(self.offset_us);
         match (self.slide, self.size) {
             (WindowStep::Micros(slide), WindowStep::Micros(size)) => {
-                let latest = local.div_euclid(slide) * slide;
-                let mut start = latest - (size - 1) / slide * slide;
-                while start <= latest {
-                    if start.checked_add(size).is_some_and(|end| end > local) {
-                        let (first, last) = (start + self.offset_us, start + self.offset_us + size);
-                        found(first, last);
-                    }
-                    start += slide;
+                let latest = local.div_euclid(slide).checked_mul(slide).ok_or_else(range)?;
+                let earliest = latest.checked_sub((size - 1) / slide * slide).ok_or_else(range)?;
+                shifted(earliest).zip(latest.checked_add(size).and_then(shifted)).ok_or_else(range)?;
+                let windows = (0..=(latest - earliest) / slide).map(|number| earliest + number * slide);
+                for start in windows.filter(|start| start + size > local) {
+                    found(start + self.offset_us, start + size + self.offset_us);
                 }
             }
             (_, WindowStep::Months(months)) => {
@@ -86,9 +88,9 @@ impl Windows {
                 let first = number.div_euclid(i64::from(months)) * i64::from(months);
                 let start_of = |number: i64| {
                     let days = days_from_civil(1970 + number.div_euclid(12), number.rem_euclid(12) as u32 + 1, 1);
-                    days * MICROS_PER_DAY + self.offset_us
+                    days.checked_mul(MICROS_PER_DAY).and_then(shifted).ok_or_else(range)
                 };
-                found(start_of(first), start_of(first + i64::from(months)));
+                found(start_of(first)?, start_of(first + i64::from(months))?);
             }
             (WindowStep::Months(_), WindowStep::Micros(_)) => return Err(PlanError::internal("a window of two kinds of steps")),
         }

@@ -5,7 +5,7 @@ use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use super::*;
 use crate::{
     graph::OperatorSpec,
-    harness::{Harness, Settings, node},
+    harness::{Harness, Refused, Settings, node},
 };
 
 const SECOND: i64 = 1_000_000;
@@ -89,9 +89,25 @@ fn watermarks_become_those_of_the_earliest_open_window() {
 
 #[test]
 fn sizes_that_are_not_positive_are_refused() {
-    let schema = Arc::new(Schema::empty());
+    let new = |slide, size| HopWindow::new(String::new(), 0, (slide, size, 0), Arc::new(Schema::empty()), Arc::new(Refused::default()));
     for (slide, size) in [(0, 10), (10, 0), (-1, 5)] {
-        assert!(HopWindow::new(0, WindowStep::Micros(slide), WindowStep::Micros(size), 0, schema.clone()).is_err());
+        assert!(new(WindowStep::Micros(slide), WindowStep::Micros(size)).is_err());
     }
-    assert!(HopWindow::new(0, WindowStep::Months(1), WindowStep::Months(2), 0, schema).is_err());
+    assert!(new(WindowStep::Months(1), WindowStep::Months(2)).is_err());
+}
+
+#[test]
+fn rows_whose_windows_cannot_be_told_are_refused() {
+    let last = i64::MAX - 1;
+    let day = Windows::Micros { slide: DAY_US, size: DAY_US, offset: 0 };
+    assert!(
+        day.are_bounded_at(0) && day.are_bounded_at(last - 2 * DAY_US) && !day.are_bounded_at(last) && !day.are_bounded_at(i64::MIN + 1)
+    );
+    for windows in [day, Windows::Months { months: 1, offset: 0 }] {
+        assert!(![i64::MIN, i64::MAX].into_iter().any(|infinite| windows.are_bounded_at(infinite)));
+    }
+    // Further than the calendar of most.
+    let december = days_from_civil(294_246, 12, 31).map(|day| i64::from(day) * DAY_US).expect("a day");
+    let start = days_from_civil(294_246, 12, 1).map(|day| i64::from(day) * DAY_US).expect("a day");
+    assert_eq!(Windows::Months { months: 1, offset: 0 }.containing(december, 0), Some((start, december + DAY_US)));
 }
