@@ -38,7 +38,10 @@ fn without_column_names(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::graph::Expression;
 
     #[test]
     fn names_of_columns_do_not_count() {
@@ -48,6 +51,16 @@ mod tests {
         assert_eq!(text("r", "x"), text("other", "x"));
         assert_ne!(text("r", "x"), text("r", "y"));
         assert_ne!(text("r", "Column { name: \"a\""), text("r", "Column { name: \"b\""));
+    }
+
+    #[test]
+    fn how_an_expression_was_written_does_not_count() {
+        let text = |written: &str, index: usize| {
+            let physical = Arc::new(datafusion::physical_expr::expressions::Column::new("v", index));
+            format!("{:?}", Expression { physical, text: written.into() })
+        };
+        assert_eq!(text("t.v", 0), text("renamed.v", 0));
+        assert_ne!(text("t.v", 0), text("t.v", 1));
     }
 
     #[derive(Debug)]
