@@ -176,8 +176,8 @@ impl Windows {
         match *self {
             Windows::Micros { slide, size, offset } => {
                 let earliest = (size - 1) / slide * slide;
-                let latest = time.checked_sub(time.wrapping_sub(offset).rem_euclid(slide));
-                latest.is_some_and(|latest| latest.checked_sub(earliest).is_some() && latest.checked_add(size).is_some())
+                latest_start(time, slide, offset)
+                    .is_some_and(|latest| latest.checked_sub(earliest).is_some() && latest.checked_add(size).is_some())
             }
             Windows::Months { .. } => self.containing(time, 0).is_some(),
         }
@@ -188,7 +188,7 @@ impl Windows {
     fn containing(&self, time: i64, back: i64) -> Option<(i64, i64)> {
         match *self {
             Windows::Micros { slide, size, offset } => {
-                let latest = time.checked_sub((time.wrapping_sub(offset)).rem_euclid(slide))?;
+                let latest = latest_start(time, slide, offset)?;
                 let start = latest.checked_sub(back.checked_mul(slide)?)?;
                 let end = start.checked_add(size)?;
                 (end > time).then_some((start, end))
@@ -212,7 +212,7 @@ impl Windows {
         match *self {
             // With gaps between the windows, the window that follows the gap is not opened early: the last started one is a lower bound.
             Windows::Micros { slide, size, offset } => {
-                let latest = micros.checked_sub(micros.wrapping_sub(offset).rem_euclid(slide))?;
+                let latest = latest_start(micros, slide, offset)?;
                 let before = (size - 1 - (micros - latest)).div_euclid(slide).max(0);
                 let start = latest.checked_sub(before.checked_mul(slide)?)?;
                 Some((start, start.checked_add(size)?))
@@ -220,6 +220,11 @@ impl Windows {
             Windows::Months { .. } => self.containing(micros, 0),
         }
     }
+}
+
+/// Where the last window starts that has begun at a time.
+fn latest_start(time: i64, slide: i64, offset: i64) -> Option<i64> {
+    time.checked_sub(time.wrapping_sub(offset).rem_euclid(slide))
 }
 
 /// Midnight of the first day of a month, counted from January 1970, in microseconds.

@@ -1,14 +1,13 @@
 //! What the exchange before a slow operator holds: a table, and a function that takes a millisecond a row behind a hash edge.
 
 use super::{
-    unaligned::{Slow, edge, node},
+    unaligned::{edge, node, slow_projection},
     *,
 };
 use crate::{
     exchange::debloat::CHANNEL_ROWS,
     job::status::{ExchangeStatus, JobHandle},
 };
-use datafusion::physical_expr::expressions::Column;
 
 const ROWS: i64 = 5000;
 const TARGET: Duration = Duration::from_millis(100);
@@ -17,10 +16,7 @@ const TARGET: Duration = Duration::from_millis(100);
 fn slow() -> DataflowGraph {
     let (t, view) = (schema(&["k", "v"]), schema(&["k", "v", "w"]));
     let scan = node(0, OperatorSpec::CollectionScan { collection: TABLE, projection: vec![0, 1] }, vec![], &t);
-    let column = |index: usize, name: &str| Expression { physical: Arc::new(Column::new(name, index)), text: name.into() };
-    let slow = Expression { physical: Arc::new(Slow(1)), text: "slow(v)".into() };
-    let project = OperatorSpec::Project { expressions: vec![column(0, "k"), column(1, "v"), slow] };
-    let project = node(1, project, vec![NodeInput::Exchange(0)], &view);
+    let project = node(1, slow_projection(1, "v"), vec![NodeInput::Exchange(0)], &view);
     let root = OperatorSpec::Materialize { collection: VIEW, key: CollectionKeySpec::WholeRow };
     let root = node(2, root, vec![NodeInput::Exchange(1)], &view);
     DataflowGraph {

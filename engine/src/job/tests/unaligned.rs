@@ -99,7 +99,7 @@ impl Stalling {
 
 /// Doubles a column, a millisecond a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Slow(pub(super) usize);
+struct Slow(pub(super) usize);
 
 impl Hash for Slow {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -168,10 +168,7 @@ fn slow_join() -> DataflowGraph {
         right_expiry: None,
     };
     let join = node(2, OperatorSpec::Join(join), vec![NodeInput::Exchange(0), NodeInput::Exchange(1)], &joined);
-    let column = |index: usize, name: &str| Expression { physical: Arc::new(Column::new(name, index)), text: name.into() };
-    let slow = Expression { physical: Arc::new(Slow(2)), text: "slow(w)".into() };
-    let project = OperatorSpec::Project { expressions: vec![column(0, "k"), column(1, "v"), slow] };
-    let project = node(3, project, vec![NodeInput::Node(0)], &joined);
+    let project = node(3, slow_projection(2, "w"), vec![NodeInput::Node(0)], &joined);
     let root = OperatorSpec::Materialize { collection: VIEW, key: CollectionKeySpec::WholeRow };
     let root = node(4, root, vec![NodeInput::Exchange(2)], &joined);
     DataflowGraph {
@@ -183,6 +180,13 @@ fn slow_join() -> DataflowGraph {
         ],
         exchanges: vec![edge(0, 0, 2, &t), edge(1, 1, 2, &s), edge(2, 2, 3, &joined)],
     }
+}
+
+/// k, v and a function of another column that takes a millisecond a row.
+pub(super) fn slow_projection(index: usize, name: &str) -> OperatorSpec {
+    let column = |index: usize, name: &str| Expression { physical: Arc::new(Column::new(name, index)), text: name.into() };
+    let slow = Expression { physical: Arc::new(Slow(index)), text: format!("slow({name})") };
+    OperatorSpec::Project { expressions: vec![column(0, "k"), column(1, "v"), slow] }
 }
 
 /// Reads the source ahead of the view.
