@@ -10,7 +10,7 @@ use std::{
 };
 
 use millpond_storage::{
-    collection::{Collection, CollectionKey, Hold},
+    collection::{Collection, CollectionKey, Hold, remove_dropped},
     env::Clock,
     epoch::Epoch,
     epoch_log::{EpochLog, LogOptions, LogRecord},
@@ -47,6 +47,9 @@ use crate::{
 
 /// How long the streaming threads have to end.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long DROP waits for rows to be gone from the disk.
+const DESTROY_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Settings of an engine.
 #[derive(Clone)]
@@ -186,6 +189,9 @@ impl Engine {
     /// Starts background work. Called once all jobs of the catalog have been started: from then on changes that nobody holds are folded away.
     pub fn start_maintenance(&self) {
         self.shared.sweep_local_copies();
+        if let Err(error) = remove_dropped(&self.shared.collections_folder(), &self.shared.rocks) {
+            tracing::warn!(%error, "what is left of dropped objects could not be deleted");
+        }
         let task = self.shared.runtime.spawn(crate::maintenance::run(Arc::downgrade(&self.shared)));
         self.background.lock().push(task);
     }
@@ -245,7 +251,16 @@ impl Engine {
         self.shared.parked.lock().remove(&id);
         let relation = self.shared.relations.write().remove(&id);
         if let Some(relation) = relation {
-            relation.readable.collection.clone().destroy()?;
+            // Rows may take long to go; nobody sees them any more.
+            let collection = relation.readable.collection.clone();
+            let destroyed = self.shared.runtime.spawn_blocking(move || {
+                collection.destroy().inspect_err(|error| {
+                    tracing::warn!(id, %error, "what a dropped object kept could not be deleted; trying again at the next start");
+                })
+            });
+            if let Ok(destroyed) = tokio::time::timeout(DESTROY_PATIENCE, destroyed).await {
+                destroyed.map_err(|e| EngineError::Internal(e.to_string()))??;
+            }
         }
         if job.is_some() {
             self.shared.forget_checkpoints(id).await?;

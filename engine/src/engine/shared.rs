@@ -135,9 +135,13 @@ impl Shared {
     }
 
     pub(super) fn open_collection(&self, id: u64, schema: SchemaRef, key: CollectionKey, durable_deltas: bool) -> Result<Arc<Collection>> {
-        let directory = self.config.data_dir.join("collections").join(id.to_string());
+        let directory = self.collections_folder().join(id.to_string());
         let spec = CollectionSpec { id, schema, key, directory, durable_deltas };
         Ok(Collection::open(spec, &self.memory, self.rocks.clone())?)
+    }
+
+    pub(super) fn collections_folder(&self) -> std::path::PathBuf {
+        self.config.data_dir.join("collections")
     }
 
     /// The collection of a job, which is not shown before the job has filled it.

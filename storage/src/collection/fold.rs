@@ -56,9 +56,14 @@ impl Collection {
         while let Some((deltas, meta)) = self.take_foldable(eagerness, &mut upto) {
             let first_ordinal = deltas[0].links.first_ordinal;
             let stored = deltas.iter().map(|delta| delta.load(&self.layout)).collect::<Result<Vec<Arc<StoredDelta>>>>()?;
-            match &self.base {
-                Base::Keyed(base) => base.fold(stored, meta)?,
-                Base::Append(base) => base.fold(&stored, first_ordinal)?,
+            // Who drops the collection waits for this to end.
+            let is_wanted = || !self.state.read().destroyed;
+            let is_folded = match &self.base {
+                Base::Keyed(base) => base.fold(stored, meta, &is_wanted)?,
+                Base::Append(base) => base.fold(&stored, first_ordinal).map(|()| true)?,
+            };
+            if !is_folded {
+                return Ok(());
             }
             fold_state.unflushed_since.get_or_insert_with(|| self.now());
             self.drop_folded(meta);

@@ -39,6 +39,8 @@ use crate::{
 const META_VERSION: u8 = 1;
 const META: u8 = 0;
 const ROWS: u8 = 1;
+/// After so many changes a fold asks whether it is still wanted.
+const ASK_EVERY: usize = 4096;
 
 /// The database that all collections of a directory share, and how much of it is on disk.
 pub(super) struct BaseStore {
@@ -197,7 +199,7 @@ impl KeyedBase {
     }
 
     fn meta_key(&self) -> Vec<u8> {
-        [&self.id.to_be_bytes()[..], &[META]].concat()
+        key_of(self.id, META)
     }
 
     fn row_key(&self, key: &[u8]) -> Vec<u8> {
@@ -206,7 +208,7 @@ impl KeyedBase {
 
     /// The key behind all of this collection's.
     fn end_key(&self) -> Vec<u8> {
-        [&self.id.to_be_bytes()[..], &[ROWS + 1]].concat()
+        key_of(self.id, ROWS + 1)
     }
 
     /// The epoch up to which the base is on disk.
@@ -231,32 +233,41 @@ impl KeyedBase {
         self.store.db.approximate_size(&self.row_key(&[]), &self.end_key())
     }
 
-    /// Applies deltas, which follow what is there, as one batch. One caller at a time.
-    pub(super) fn fold(&self, deltas: Vec<Arc<StoredDelta>>, meta: BaseMeta) -> Result<()> {
+    /// Applies deltas, which follow what is there, as one batch; answers whether it did, or ended because `is_wanted` no longer holds. One caller at
+    /// a time.
+    pub(super) fn fold(&self, deltas: Vec<Arc<StoredDelta>>, meta: BaseMeta, is_wanted: &dyn Fn() -> bool) -> Result<bool> {
         let mut ops = WriteOps::new();
         if self.layout.is_unique() {
-            self.fold_rows(deltas, &mut ops)?
+            self.fold_rows(deltas, &mut ops, is_wanted)?;
         } else {
-            self.fold_counts(deltas, &mut ops)?
+            self.fold_counts(deltas, &mut ops)?;
+        }
+        if !is_wanted() {
+            return Ok(false);
         }
         ops.put(&self.meta_key(), &meta.write());
         let written = self.store.write(ops)?;
         self.unflushed.lock().push((written, meta.epoch));
-        Ok(())
+        Ok(true)
     }
 
-    fn fold_rows(&self, deltas: Vec<Arc<StoredDelta>>, ops: &mut WriteOps) -> Result<()> {
+    fn fold_rows(&self, deltas: Vec<Arc<StoredDelta>>, ops: &mut WriteOps, is_wanted: &dyn Fn() -> bool) -> Result<()> {
         let values = deltas.iter().map(|delta| match delta.delta.batches.first() {
             Some(batch) => self.layout.encode_exact(&batch.batch),
             None => Ok(EncodedRows::new()),
         });
         let values = values.collect::<Result<Vec<_>>>()?;
         let mut overlay = Overlay::new(deltas, &[], None);
+        let mut changes = 0_usize;
         while let Some(change) = overlay.next_change() {
             let key = self.row_key(overlay.key(&change));
             match overlay.delta(&change).new_row(change.run) {
                 Some(row) => ops.put(&key, values[change.delta].row(row)),
                 None => ops.delete(&key),
+            }
+            changes += 1;
+            if changes.is_multiple_of(ASK_EVERY) && !is_wanted() {
+                break;
             }
         }
         Ok(())
@@ -315,16 +326,27 @@ impl KeyedBase {
         Ok((meta, cursor))
     }
 
-    /// Removes all of the collection, durably. Nothing is written if there is nothing.
-    pub(super) fn destroy(&self) -> Result<()> {
-        if self.store.db.get(&self.meta_key())?.is_none() {
-            return Ok(());
-        }
-        let mut ops = WriteOps::new();
-        ops.delete_range(&self.meta_key(), &self.end_key());
-        self.store.write(ops)?;
-        self.store.flush()
+    /// Removes all rows, durably.
+    pub(super) fn clear(&self) -> Result<()> {
+        remove_rows(&self.store, self.id)
     }
+}
+
+/// Removes all that collection `id` has in the base, durably. Nothing is written if there is nothing.
+pub(super) fn remove_rows(store: &BaseStore, id: u64) -> Result<()> {
+    let (first, end) = (key_of(id, META), key_of(id, ROWS + 1));
+    if store.db.get(&first)?.is_none() {
+        return Ok(());
+    }
+    let mut ops = WriteOps::new();
+    ops.delete_range(&first, &end);
+    store.write(ops)?;
+    store.flush()
+}
+
+/// What the keys of one kind begin with.
+fn key_of(id: u64, kind: u8) -> Vec<u8> {
+    [&id.to_be_bytes()[..], &[kind]].concat()
 }
 
 /// How often a whole row is there.

@@ -20,6 +20,7 @@
 mod append;
 mod delta;
 mod delta_log;
+mod destroy;
 mod fold;
 mod hold;
 mod keyed;
@@ -44,6 +45,7 @@ use tokio::sync::watch;
 use self::{append::AppendBase, delta_log::DeltaLog, hold::Holds, keyed::KeyedBase, layout::Layout, meta::MetaFile, retained::Retained};
 pub use self::{
     delta::Delta,
+    destroy::remove_dropped,
     hold::Hold,
     scan::{CollectionScan, KeyRange, ScanBatch, ScanRequest},
 };
@@ -302,7 +304,7 @@ impl Collection {
         // First what rests on the base.
         log.clear()?;
         match &self.base {
-            Base::Keyed(base) => base.destroy()?,
+            Base::Keyed(base) => base.clear()?,
             Base::Append(base) => base.clear()?,
         }
         state.retained.clear();
@@ -378,25 +380,6 @@ impl Collection {
         let mut state = self.state.write();
         state.holds.add(to);
         state.holds.release(from);
-    }
-
-    /// Removes all of it. Readers that are not done get an error, or rows that were read before.
-    pub fn destroy(self: Arc<Self>) -> Result<()> {
-        let folding = self.folding.lock();
-        let log = self.log.lock();
-        let mut state = self.state.write();
-        state.destroyed = true;
-        state.retained.clear();
-        self.memory.shrink(self.memory.used());
-        drop(state);
-        // First what rests on the base.
-        crate::durable_file::remove_directory(&self.directory)?;
-        if let Base::Keyed(base) = &self.base {
-            base.destroy()?;
-        }
-        drop(log);
-        drop(folding);
-        Ok(())
     }
 
     fn now(&self) -> Duration {

@@ -236,6 +236,31 @@ fn a_dropped_collection_leaves_nothing() {
 }
 
 #[test]
+fn what_a_crash_left_of_a_dropped_collection_goes_at_the_next_start() {
+    for key in model::KEYS {
+        let (place, collection) = filled(key());
+        collection.fold_now().unwrap();
+        drop(collection);
+        let folder = place.directory.path().join("collections");
+        destroy::mark_dropped(&folder.join("7")).unwrap();
+        remove_dropped(&folder, &place.shared).unwrap();
+        assert!(!folder.join("7.dropped").exists());
+        let again = place.open(key());
+        assert_eq!((again.upper(), again.row_estimate()), (Epoch(0), 0));
+        assert!(contents(&again, Epoch(0)).is_empty());
+    }
+}
+
+#[test]
+fn a_fold_that_is_no_longer_wanted_changes_nothing() {
+    let (_place, collection) = filled(unique());
+    let Base::Keyed(base) = &collection.base else { panic!("it has a key") };
+    let meta = keyed::BaseMeta { epoch: Epoch(9), ..keyed::BaseMeta::default() };
+    assert!(!base.fold(Vec::new(), meta, &|| false).unwrap());
+    assert!(base.scan(&[], None).unwrap().0.epoch < Epoch(9));
+}
+
+#[test]
 fn scans_and_holds_move_between_threads() {
     fn check<T: Send + 'static>() {}
     check::<CollectionScan>();
