@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """What does a checkpoint cost: under backpressure, aligned and not, and with much state?
 
-    checkpoint.py [--binary PATH] [--gigabytes 5] [--only backpressure,state]
+    checkpoint.py [--binary PATH] [--gigabytes 5] [--only backpressure,state,windows]
 
-backpressure: a join of which one input is stalled, with an operator behind it that takes a millisecond a row. A checkpoint that waits for its
-barrier takes as long as all that is in its way; one that does not must be complete within 2 s.
-state: a checkpoint every second while an aggregate by a wide key, and hop windows, hold and change that much state (target: 99 of 100 within
-1.5 s, all that is stored below three times the state).
+backpressure: a join of which one input stands still for a minute (its rows take half a second each before they reach it), with an operator behind it
+that takes a millisecond a row. A checkpoint that waits for its barrier takes as long as all that is in its way; one that does not must be complete
+within 2 s, with in-flight bytes in its manifest.
+state: a checkpoint every second while an aggregate by a wide key holds and changes that much state, first by the log of changes, then with the whole
+state written out every time (recovery_target = 1 ms). Target: 99 of 100 within 1.5 s, all that is stored below three times the state.
+windows: the same for hop windows, whose state comes and goes.
 """
-import argparse, os, pathlib, time
+import argparse, pathlib, time
 
 from servers import Millpond, quantile
 
-CHECKPOINTS = ("SELECT duration_ms, kind, coalesce(in_flight_bytes, 0), log_bytes, materialization_bytes FROM millpond.checkpoints "
+CHECKPOINTS = ("SELECT epoch, duration_ms, mode, in_flight_bytes, bytes, stored_bytes, materialization_bytes, error FROM millpond.checkpoints "
                "WHERE job = '{job}' AND epoch > {after} ORDER BY epoch")
 
 
@@ -22,44 +24,67 @@ def backpressure(binary: str, timeout: str) -> None:
         server.sql("CREATE SOURCE fast (id BIGINT, k INT) WITH (connector = 'datagen', rows_per_second = 20000, \"fields.id.kind\" = 'sequence', "
                    "\"fields.id.start\" = 1, \"fields.id.end\" = 1000000000, \"fields.k.min\" = 1, \"fields.k.max\" = 1000)")
         server.sql("CREATE TABLE dimension (k INT PRIMARY KEY, name TEXT)")
-        server.sql("INSERT INTO dimension SELECT g, 'name ' || g FROM generate_series(1, 1000) AS g")
-        server.sql("CREATE MATERIALIZED VIEW slow WITH (checkpoint_interval = '2s', "
+        server.sql("INSERT INTO dimension SELECT g, 'name ' || g FROM generate_series(1, 240) AS g")
+        server.sql("CREATE MATERIALIZED VIEW slow WITH (background = true, checkpoint_interval = '2s', "
                    f"aligned_checkpoint_timeout = '{timeout}') AS SELECT k, count(*) AS n, max(waited) AS waited FROM ("
-                   "SELECT fast.k, coalesce(pg_sleep(0.001)::text, '') AS waited FROM fast JOIN dimension ON fast.k = dimension.k) AS x GROUP BY k")
+                   "SELECT fast.k, coalesce(pg_sleep(0.001)::text, '') AS waited FROM fast JOIN "
+                   "(SELECT k, name || coalesce(pg_sleep(0.5)::text, '') AS name FROM dimension) AS stalled ON fast.k = stalled.k) AS x GROUP BY k")
         began = time.monotonic()
         while time.monotonic() - began < 60:
             time.sleep(1)
         found = server.sql(CHECKPOINTS.format(job="slow", after=1))
-        durations = [duration for duration, *_ in found]
-        print(f"aligned_checkpoint_timeout = {timeout}: {len(found)} checkpoints in 60 s"
-              + (f", median {quantile(durations, .5) / 1e3:.2f} s, longest {max(durations) / 1e3:.2f} s" if durations else "")
-              + f", in flight at most {max((row[2] for row in found), default=0) / 1e3:.0f} kB")
+        taken = [row for row in found if row[7] is None]
+        durations = [row[1] for row in taken]
+        print(f"aligned_checkpoint_timeout = {timeout}: {len(taken)} checkpoints in 60 s"
+              + (f", median {quantile(durations, .5) / 1e3:.2f} s, longest {max(durations) / 1e3:.2f} s (target 2 s)" if durations else "")
+              + f", {sum(row[2] == 'unaligned' for row in taken)} unaligned, in flight at most {max((row[3] for row in taken), default=0) / 1e3:.0f} kB",
+              flush=True)
     finally:
         server.stop()
 
 
-def stored_bytes(folder: pathlib.Path) -> int:
-    return sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file())
+def watch(server: Millpond, job: str, seconds: float) -> list[tuple]:
+    """The checkpoints that the job has completed in the next `seconds`. The relation keeps the last ones only, so it is asked now and then."""
+    after = server.value(f"SELECT coalesce(max(epoch), 0) FROM millpond.checkpoints WHERE job = '{job}'")
+    seen, began = {}, time.monotonic()
+    while time.monotonic() - began < seconds:
+        time.sleep(5)
+        for row in server.sql(CHECKPOINTS.format(job=job, after=after)):
+            seen[row[0]] = row
+    return [seen[epoch] for epoch in sorted(seen)]
 
 
-def state(binary: str, gigabytes: float) -> None:
+def report(server: Millpond, title: str, job: str, found: list[tuple]) -> None:
+    state = float(server.value(f"SELECT state_bytes FROM millpond.jobs WHERE name = '{job}'"))
+    files = pathlib.Path(server.directory.name) / "data" / "objects"
+    kept = sum(entry.stat().st_size for entry in files.rglob("*") if entry.is_file())
+    durations = [row[1] for row in found if row[7] is None]
+    errors = sum(row[7] is not None for row in found)
+    if not durations:
+        print(f"{title}: {state / 1e9:.2f} GB of state, no checkpoint", flush=True)
+        return
+    print(f"{title}: {state / 1e9:.2f} GB of state, {len(durations)} checkpoints ({errors} failed), p50 {quantile(durations, .5):.0f} ms, "
+          f"p99 {quantile(durations, .99):.0f} ms, longest {max(durations):.0f} ms (target: p99 1500 ms), uploaded "
+          f"{sum(row[4] for row in found) / len(durations) / 1e6:.1f} MB each ({sum(row[6] for row in found) / 1e6:.0f} MB of it materializations in all), "
+          f"stored {kept / max(state, 1):.2f} x the state (target 3), memory {server.memory_mib():.0f} MiB", flush=True)
+
+
+def compare(binary: str, title: str, view: str, rate: int, note: int, gigabytes: float) -> None:
     server = Millpond(binary, "--parallelism", "2", "--checkpoint-interval-ms", "1000")
     try:
         server.sql("CREATE SOURCE orders (id BIGINT, customer BIGINT, note TEXT, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '1 second') "
-                   "WITH (connector = 'datagen', rows_per_second = 60000, \"fields.id.kind\" = 'sequence', \"fields.id.start\" = 1, "
-                   "\"fields.id.end\" = 1000000000, \"fields.customer.min\" = 1, \"fields.customer.max\" = 100000000, \"fields.note.length\" = 100)")
-        server.sql("CREATE MATERIALIZED VIEW notes AS SELECT customer, max(note) AS note, count(*) AS orders FROM orders GROUP BY customer")
-        began = time.monotonic()
-        held = 0.0
-        while held < gigabytes * 1e9 and time.monotonic() - began < 1200:
-            time.sleep(1)
-            held = float(server.value("SELECT state_bytes FROM millpond.jobs WHERE name = 'notes'"))
-        found = server.sql(CHECKPOINTS.format(job="notes", after=1))
-        durations = [duration for duration, *_ in found]
-        kept = stored_bytes(pathlib.Path(server.directory.name) / "data" / "objects")
-        print(f"{held / 1e9:.2f} GB of state after {time.monotonic() - began:.0f} s: {len(found)} checkpoints, "
-              f"p50 {quantile(durations, .5):.0f} ms, p99 {quantile(durations, .99):.0f} ms (target 1500 ms), stored {kept / max(held, 1):.2f} x "
-              f"the state (target 3), memory {server.memory_mib():.0f} MiB")
+                   f"WITH (connector = 'datagen', rows_per_second = {rate}, \"fields.id.kind\" = 'sequence', \"fields.id.start\" = 1, "
+                   "\"fields.id.end\" = 1000000000, \"fields.customer.min\" = 1, \"fields.customer.max\" = 100000000, "
+                   f"\"fields.note.length\" = {note})")
+        server.sql(f"CREATE MATERIALIZED VIEW held AS {view}")
+        began, held, seen = time.monotonic(), 0.0, []
+        while held < gigabytes * 1e9 and time.monotonic() - began < 900:
+            seen += watch(server, "held", 10)
+            held = float(server.value("SELECT state_bytes FROM millpond.jobs WHERE name = 'held'"))
+        report(server, f"{title}, growing for {time.monotonic() - began:.0f} s", "held", seen)
+        report(server, f"{title}, by the log", "held", watch(server, "held", 120))
+        server.sql("ALTER MATERIALIZED VIEW held SET (recovery_target = '1ms')")
+        report(server, f"{title}, written out every time", "held", watch(server, "held", 60))
     finally:
         server.stop()
 
@@ -68,14 +93,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default="millpond")
     parser.add_argument("--gigabytes", type=float, default=5)
-    parser.add_argument("--only", default="backpressure,state")
+    parser.add_argument("--only", default="backpressure,state,windows")
     arguments = parser.parse_args()
     only = arguments.only.split(",")
     if "backpressure" in only:
         for timeout in ("1s", "600s"):
             backpressure(arguments.binary, timeout)
     if "state" in only:
-        state(arguments.binary, arguments.gigabytes)
+        compare(arguments.binary, "aggregate", "SELECT customer, max(note) AS note, count(*) AS orders FROM orders GROUP BY customer",
+                30_000, 400, arguments.gigabytes)
+    if "windows" in only:
+        compare(arguments.binary, "hop windows",
+                "SELECT customer, window_start, max(note) AS note FROM HOP(orders, at, INTERVAL '20 seconds', INTERVAL '1 minute') "
+                "GROUP BY customer, window_start", 10_000, 200, arguments.gigabytes / 10)
 
 
 if __name__ == "__main__":

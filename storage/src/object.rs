@@ -51,7 +51,7 @@ pub struct ObjectInfo {
 }
 
 /// What was put or read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectChecksum {
     /// Bytes without the trailer.
     pub bytes: u64,

@@ -17,7 +17,7 @@ use millpond_storage::{
 use super::{
     attempt::{Attempt, Part},
     driver::Driver,
-    renewal::Renewal,
+    renewal::{Renewal, Swept},
     status::{CheckpointStatus, JobState, SubtaskCheckpoint},
 };
 use crate::{
@@ -44,8 +44,8 @@ pub(super) struct CompleteCheckpoint {
     status: CheckpointStatus,
     /// Nothing of the inputs is needed up to this epoch.
     consumed: Epoch,
-    /// No materialization is asked for that the subtasks have still to make room for.
-    is_swept: bool,
+    /// The last request for a sweep that all subtasks have answered.
+    swept: u64,
 }
 
 impl Driver {
@@ -88,7 +88,7 @@ impl Driver {
         let (state, flights, subtasks) = split_parts(parts);
         let manifest = ManifestInput { epoch: barrier.epoch, parts: state, in_flight: cut.map(|_| flights), upstream: named, notes };
         let (own, checkpointer, job) = (self.collection.clone(), attempt.checkpointer.clone(), self.spec.id);
-        let (asks_for_image, store) = (attempt.renewal.on_begun_checkpoint(attempt.ready), attempt.store.clone());
+        attempt.renewal.on_begun_checkpoint(attempt.ready, &attempt.store);
         let previous = attempt.checkpoint_running.take();
         let began = Instant::now();
         attempt.checkpoint_running = Some(self.shared.runtime.spawn(async move {
@@ -102,23 +102,20 @@ impl Driver {
             }
             let is_unaligned = manifest.in_flight.is_some();
             let report = checkpointer.complete(manifest).await?;
-            if asks_for_image {
-                checkpointer.request_image(&store).await;
-            }
-            let is_swept = checkpointer.is_image_taken().await;
+            let swept = report.swept;
             let durations = (injected_at.elapsed(), began.elapsed());
-            Ok(CompleteCheckpoint { status: status(job, report, is_unaligned, durations, subtasks), consumed, is_swept })
+            Ok(CompleteCheckpoint { status: status(job, report, is_unaligned, durations, subtasks), consumed, swept })
         }));
         Ok(())
     }
 
     /// Answers whether the job has finished.
     pub(super) fn on_checkpoint(&mut self, attempt: &mut Attempt, done: Result<CompleteCheckpoint>) -> Result<bool> {
-        let CompleteCheckpoint { status, consumed, is_swept } = match done {
+        let CompleteCheckpoint { status, consumed, swept } = match done {
             Ok(complete) => complete,
             Err(error) => return self.on_failed_checkpoint(attempt, error).map(|()| false),
         };
-        let (epoch, is_unaligned) = (status.epoch, status.in_flight_bytes.is_some());
+        let (epoch, is_unaligned, logged) = (status.epoch, status.in_flight_bytes.is_some(), status.log_bytes);
         if !is_unaligned {
             // What had been read ahead of an unaligned one is read again.
             self.orders.set_skip_bad_rows(false);
@@ -130,7 +127,7 @@ impl Driver {
         }
         self.established = true;
         let ends = attempt.final_injected && attempt.in_flight.is_empty();
-        attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch, is_swept, is_unaligned);
+        attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch, Swept { request: swept, logged }, is_unaligned, &attempt.store);
         if !attempt.ready && attempt.publishable_at(epoch) {
             attempt.ready = true;
             if let Some(collection) = &self.collection {

@@ -1,9 +1,9 @@
 //! From one attempt to the next while a job runs: `ALTER .. SET PARALLELISM`.
 //!
-//! State stays where it is. First the subtasks bring what they have into the job's store, a little with each of a few checkpoints, while
-//! they go on. Then a last checkpoint is taken, behind which nothing is injected; each subtask flushes what has changed since, and ends.
-//! Those of the next attempt own other ranges of key groups of the same store. Readers see the collection as it was until
-//! the next attempt seals.
+//! State stays where it is. First the subtasks bring what they have into the job's store while they go on; what changes meanwhile is brought there
+//! once more, as long as that leaves less each time (the pre-copy rounds of live migration: Clark et al., NSDI 2005, section 3.1). Then a last
+//! checkpoint is taken, behind which nothing is injected; each subtask flushes what has changed since, and ends. Those of the next attempt
+//! own other ranges of key groups of the same store. Readers see the collection as it was until the next attempt seals.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,9 @@ use millpond_storage::{checkpoint::Checkpointer, epoch::Epoch, state_table::JobS
 use super::{attempt::Attempt, driver::Driver, recovery::RecoveryCause, running::ScanPositions, spec::JobOptions};
 
 /// How long the subtasks may go on bringing state into the store before the last checkpoint is taken all the same.
-const SWEEP_PATIENCE: Duration = Duration::from_secs(30);
+const SWEEP_PATIENCE: Duration = Duration::from_secs(60);
+/// When no more than this has changed during a sweep the rest is soon handed over.
+const HAND_OVER_BYTES: u64 = 8 << 20;
 
 /// How far the change to another attempt is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,8 +27,8 @@ pub(super) enum Renewal {
     None,
     /// At the next checkpoint it begins.
     Wanted,
-    /// State is brought into the store, until this moment at most.
-    Sweeping(Instant),
+    /// State is brought into the store.
+    Sweeping(Round),
     /// The next checkpoint is the last one.
     Swept,
     /// The checkpoint of this epoch is under way.
@@ -38,28 +40,55 @@ pub(super) enum Renewal {
     },
 }
 
+/// One sweep of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Round {
+    /// What the subtasks were asked for.
+    request: u64,
+    /// Bytes of changes since.
+    logged: u64,
+    /// Bytes of changes during the round before.
+    before: u64,
+    /// Until when it may go on, with all rounds after it.
+    until: Instant,
+}
+
+/// What a complete checkpoint says about sweeps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Swept {
+    /// The last request that all subtasks have answered.
+    pub(super) request: u64,
+    /// Bytes of changes in it.
+    pub(super) logged: u64,
+}
+
 impl Renewal {
     /// Nothing is to be injected any more.
     pub(super) fn holds_back(self) -> bool {
         matches!(self, Self::Begun(_) | Self::Due { .. })
     }
 
-    /// A checkpoint begins whose completion may ask for state to be brought into the store.
-    pub(super) fn on_begun_checkpoint(&mut self, is_ready: bool) -> bool {
-        let asks = *self == Self::Wanted && is_ready;
-        if asks {
-            *self = Self::Sweeping(Instant::now() + SWEEP_PATIENCE);
+    /// A checkpoint begins: from now on state may be brought into the store.
+    pub(super) fn on_begun_checkpoint(&mut self, is_ready: bool, store: &JobStore) {
+        if *self == Self::Wanted && is_ready {
+            *self = Self::Sweeping(Round {
+                request: store.hasten_sweep(),
+                logged: 0,
+                before: u64::MAX,
+                until: Instant::now() + SWEEP_PATIENCE,
+            });
         }
-        asks
     }
 
     /// A checkpoint is complete. Answers whether another one is wanted at once.
-    pub(super) fn on_checkpoint(&mut self, epoch: Epoch, is_swept: bool, is_unaligned: bool) -> bool {
+    pub(super) fn on_checkpoint(&mut self, epoch: Epoch, swept: Swept, is_unaligned: bool, store: &JobStore) -> bool {
         match *self {
-            Self::Sweeping(until) => {
-                if is_swept || Instant::now() >= until {
-                    *self = Self::Swept;
-                }
+            Self::Sweeping(round) => {
+                *self = match round.after(swept, Instant::now()) {
+                    Some(Next::Round(next)) => Self::Sweeping(Round { request: store.hasten_sweep(), ..next }),
+                    Some(Next::HandOver) => Self::Swept,
+                    None => Self::Sweeping(Round { logged: round.logged + swept.logged, ..round }),
+                };
                 true
             }
             Self::Begun(begun) if begun == epoch => {
@@ -68,6 +97,31 @@ impl Renewal {
             }
             _ => false,
         }
+    }
+}
+
+/// What comes after a round.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// Another one, for what has changed meanwhile.
+    Round(Round),
+    /// The last checkpoint.
+    HandOver,
+}
+
+impl Round {
+    /// What follows when a checkpoint says `swept`; `None` while the round goes on. Rounds end when little has changed in the last one, or hardly
+    /// less than in the one before.
+    fn after(self, swept: Swept, now: Instant) -> Option<Next> {
+        let logged = self.logged + swept.logged;
+        if now >= self.until {
+            return Some(Next::HandOver);
+        }
+        if swept.request < self.request {
+            return None;
+        }
+        let shrinks = logged < self.before / 4 * 3;
+        Some(if logged <= HAND_OVER_BYTES || !shrinks { Next::HandOver } else { Next::Round(Self { logged: 0, before: logged, ..self }) })
     }
 }
 
@@ -116,5 +170,24 @@ impl Driver {
                 checkpointer: attempt.checkpointer.clone(),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_is_swept_until_little_changes_meanwhile() {
+        let now = Instant::now();
+        let swept = |request, logged| Swept { request, logged };
+        let first = Round { request: 4, logged: 0, before: u64::MAX, until: now + SWEEP_PATIENCE };
+        assert_eq!(first.after(swept(3, 100 << 20), now), None);
+        let Some(Next::Round(second)) = first.after(swept(4, 100 << 20), now) else { panic!("much has changed") };
+        assert_eq!((second.logged, second.before), (0, 100 << 20));
+        assert_eq!(second.after(swept(4, 90 << 20), now), Some(Next::HandOver), "it does not become less");
+        assert_eq!(second.after(swept(4, 1 << 20), now), Some(Next::HandOver), "little is left");
+        assert!(matches!(second.after(swept(4, 20 << 20), now), Some(Next::Round(_))));
+        assert_eq!(first.after(swept(3, 100 << 20), now + SWEEP_PATIENCE), Some(Next::HandOver), "it takes too long");
     }
 }

@@ -1,17 +1,25 @@
 //! Taking a materialization: an image of the store, of which only files that are new are uploaded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use twox_hash::XxHash3_64;
 
-use super::manifest::{Image, ImageObject, NamedObject};
+use super::local::LocalCopies;
+use super::manifest::{Image, ImageObject, Manifest, NamedObject};
+use super::restore::RestoredState;
 use super::upload::Tasks;
 use super::{Checkpointer, Progress, fail_point};
 use crate::durable_file::io_error;
-use crate::error::Result;
-use crate::object::{ObjectChecksum, blocking};
+use crate::error::{Result, StorageError};
+use crate::object::{ObjectChecksum, ObjectStorage, blocking};
 use crate::state_store::StateBackend;
-use crate::state_table::ImageFile;
+use crate::state_table::{ImageFile, JobStore, Sweep};
+
+/// How long a checkpoint waits for an image that has just been begun: a small one is named at once.
+pub(super) const IMAGE_PATIENCE: Duration = Duration::from_millis(200);
 
 /// An image in the object store that no manifest names yet.
 pub(super) struct PendingImage {
@@ -32,72 +40,109 @@ fn content_name(bytes: &[u8]) -> String {
     format!("{:016x}{:016x}", XxHash3_64::oneshot(bytes), XxHash3_64::oneshot_with_seed(1, bytes))
 }
 
+/// An image that is being taken and uploaded while the job and its checkpoints go on.
+pub(super) struct Imaging(JoinHandle<Result<(PendingImage, u64)>>);
+
+impl Drop for Imaging {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// All that is needed for an image beside the store.
+struct ImageMaker {
+    objects: ObjectStorage,
+    /// Folder of the job's objects, with the slash at its end.
+    folder: String,
+    term: u64,
+    local: Option<LocalCopies>,
+    /// Files of the image that the newest manifest names.
+    known: BTreeMap<String, ImageObject>,
+    /// All objects that it names.
+    named: BTreeSet<NamedObject>,
+}
+
 impl Checkpointer {
-    /// Takes and uploads an image if all tasks have brought their state into the store. Returns the bytes uploaded. A failure is not one of
-    /// the checkpoint, whose log is complete without it: it is tried again with the next one.
-    pub(super) async fn take_image(&self, progress: &mut Progress, tasks: &Tasks) -> u64 {
-        let Some(swept) = tasks.swept.filter(|swept| progress.requested > 0 && swept.request >= progress.requested) else { return 0 };
-        let (Some(store), true) = (tasks.store.clone(), progress.pending.is_none()) else { return 0 };
-        let result = async {
-            if let Some(restored) = progress.restored.clone() {
-                let store = store.clone();
-                blocking(move || restored.replay_unclaimed(&store)).await?;
-            }
-            let imaged = store.clone();
-            let files = blocking(move || imaged.create_image()).await?;
-            // After the image: it contains no change behind these.
-            let positions = store.positions();
-            fail_point("checkpoint::image")?;
-            let (objects, bytes) = self.upload_image(files, progress).await?;
-            let backend = backend_name(store.backend()).to_owned();
-            let image = Image { base: swept.base, backend, files: objects, positions: positions.clone() };
-            Ok::<_, crate::error::StorageError>((PendingImage { image, positions }, bytes))
+    /// Begins to take and upload an image if all tasks have brought their state into the store.
+    pub(super) fn begin_image(&self, progress: &mut Progress, tasks: &Tasks) {
+        let Some(swept) = tasks.swept.filter(|swept| progress.requested > 0 && swept.request >= progress.requested) else { return };
+        let (Some(store), true) = (tasks.store.clone(), progress.pending.is_none() && progress.imaging.is_none()) else { return };
+        let newest = progress.newest.as_ref();
+        let files = newest.and_then(|newest| newest.image.as_ref()).map_or(&[][..], |image| &image.files);
+        let maker = ImageMaker {
+            objects: self.objects.clone(),
+            folder: self.object(""),
+            term: self.term,
+            local: self.local.clone(),
+            known: files.iter().map(|file| (file.file.clone(), file.clone())).collect(),
+            named: newest.into_iter().flat_map(Manifest::objects).cloned().collect(),
         };
-        let result = result.await;
-        store.discard_image();
-        match result {
+        progress.imaging = Some(Imaging(tokio::spawn(maker.take(store, swept, progress.restored.clone()))));
+        progress.requested = 0;
+    }
+
+    /// Takes over an image that is complete, or becomes so soon. Returns the bytes that were uploaded for it. A failure is not one of the
+    /// checkpoint, whose log is complete without it: the image is asked for again.
+    pub(super) async fn collect_image(&self, progress: &mut Progress) -> u64 {
+        let Some(imaging) = &mut progress.imaging else { return 0 };
+        let Ok(joined) = tokio::time::timeout(self.image_patience, &mut imaging.0).await else { return 0 };
+        progress.imaging = None;
+        match joined.unwrap_or_else(|error| Err(StorageError::Internal(error.to_string()))) {
             Ok((pending, bytes)) => {
                 progress.pending = Some(pending);
-                progress.requested = 0;
                 progress.restored = None;
                 bytes
             }
             Err(error) => {
-                tracing::warn!(job = self.job, %error, "the state could not be materialized; trying again with the next checkpoint");
+                tracing::warn!(job = self.job, %error, "the state could not be materialized; trying again later");
                 0
             }
         }
     }
+}
 
-    async fn upload_image(&self, files: Vec<ImageFile>, progress: &Progress) -> Result<(Vec<ImageObject>, u64)> {
-        let known: BTreeMap<&str, &ImageObject> = progress
-            .newest
-            .iter()
-            .filter_map(|newest| newest.image.as_ref())
-            .flat_map(|image| image.files.iter().map(|file| (file.file.as_str(), file)))
-            .collect();
+impl ImageMaker {
+    async fn take(self, store: Arc<JobStore>, swept: Sweep, restored: Option<RestoredState>) -> Result<(PendingImage, u64)> {
+        let taken = self.take_from(&store, swept, restored).await;
+        store.discard_image();
+        taken
+    }
+
+    async fn take_from(&self, store: &Arc<JobStore>, swept: Sweep, restored: Option<RestoredState>) -> Result<(PendingImage, u64)> {
+        if let Some(restored) = restored {
+            let store = store.clone();
+            blocking(move || restored.replay_unclaimed(&store)).await?;
+        }
+        let imaged = store.clone();
+        let files = blocking(move || imaged.create_image()).await?;
+        // After the image: it contains no change behind these.
+        let positions = store.positions();
+        fail_point("checkpoint::image")?;
+        let (files, bytes) = self.upload(files).await?;
+        let image = Image { base: swept.base, backend: backend_name(store.backend()).to_owned(), files, positions: positions.clone() };
+        Ok((PendingImage { image, positions }, bytes))
+    }
+
+    async fn upload(&self, files: Vec<ImageFile>) -> Result<(Vec<ImageObject>, u64)> {
         let mut objects = Vec::new();
         let mut uploaded = 0;
         for file in files {
             // A sorted file never changes under its number within the life of a database, and the store was begun from the known image.
             let unchanged =
-                known.get(file.name.as_str()).filter(|known| known.file.ends_with(".sst") && known.object.known.bytes == file.bytes);
+                self.known.get(&file.name).filter(|known| known.file.ends_with(".sst") && known.object.known.bytes == file.bytes);
             if let Some(unchanged) = unchanged {
                 self.keep_locally(&file, &unchanged.object).await?;
-                objects.push((*unchanged).clone());
+                objects.push(unchanged.clone());
                 continue;
             }
             let path = file.path.clone();
             let bytes = blocking(move || std::fs::read(&path).map_err(io_error("read", &path))).await?;
             let known = ObjectChecksum { bytes: bytes.len() as u64, checksum: crc32fast::hash(&bytes) };
-            let name = format!("mat/{}-{}", self.term, content_name(&bytes));
-            let there =
-                progress.newest.iter().flat_map(|newest| newest.objects()).any(|object| object.name == name && object.known == known);
-            if !there {
-                self.objects.put(&self.object(&name), &bytes).await?;
+            let object = NamedObject { name: format!("mat/{}-{}", self.term, content_name(&bytes)), known };
+            if !self.named.contains(&object) {
+                self.objects.put(&format!("{}{}", self.folder, object.name), &bytes).await?;
                 uploaded += known.bytes;
             }
-            let object = NamedObject { name, known };
             self.keep_locally(&file, &object).await?;
             objects.push(ImageObject { file: file.name, object });
         }

@@ -40,7 +40,7 @@ impl FromStr for ManifestName {
 }
 
 /// An object that a manifest names.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct NamedObject {
     /// Without the job's folder.
     pub(super) name: String,

@@ -36,8 +36,8 @@ use crate::env::Clock;
 use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
 use crate::object::{Created, ObjectStorage};
-use crate::state_table::{JobStore, TaskCheckpoint};
-use image::PendingImage;
+use crate::state_table::TaskCheckpoint;
+use image::{IMAGE_PATIENCE, Imaging, PendingImage};
 pub use in_flight::{InFlight, Segment, SegmentMessage};
 pub use local::ImageSources;
 use local::LocalCopies;
@@ -68,6 +68,7 @@ pub struct Checkpointer {
     replay: Arc<ReplayBound>,
     /// Where files of materializations are kept besides.
     local: Option<LocalCopies>,
+    image_patience: Duration,
     progress: Mutex<Progress>,
 }
 
@@ -94,8 +95,10 @@ pub struct CheckpointReport {
     pub manifest: String,
     /// Bytes of changelog uploaded for it.
     pub bytes_log: u64,
-    /// Bytes of materialization uploaded during it.
+    /// Bytes of materialization that were uploaded since the one before.
     pub bytes_materialized: u64,
+    /// The last request for a sweep that all tasks have answered; see [`hasten_sweep`](crate::state_table::JobStore::hasten_sweep).
+    pub swept: u64,
     /// Bytes of all changelog that a restart would replay.
     pub bytes_replay: u64,
     /// How long that would take, as far as is known.
@@ -114,6 +117,8 @@ struct Progress {
     uploads: Uploads,
     /// The newest manifest, written or restored.
     newest: Option<Manifest>,
+    /// An image that is being taken and uploaded.
+    imaging: Option<Imaging>,
     /// An uploaded image that no manifest could name yet.
     pending: Option<PendingImage>,
     /// The request for an image that the tasks are answering.
@@ -133,6 +138,7 @@ impl Checkpointer {
             materialize_after: None,
             replay: Arc::new(ReplayBound::new(RECOVERY_TARGET)),
             local: None,
+            image_patience: IMAGE_PATIENCE,
             progress: Mutex::default(),
         }
     }
@@ -175,7 +181,8 @@ impl Checkpointer {
             None => None,
         };
         fail_point("checkpoint::in_flight")?;
-        let bytes_materialized = self.take_image(progress, &tasks).await;
+        self.begin_image(progress, &tasks);
+        let bytes_materialized = self.collect_image(progress).await;
 
         let pending = progress.pending.as_ref().filter(|pending| progress.uploads.reach(&pending.positions));
         let names_pending = pending.is_some();
@@ -194,6 +201,7 @@ impl Checkpointer {
             manifest: self.object(&manifest.name.to_string()),
             bytes_log,
             bytes_materialized,
+            swept: tasks.swept.map_or(0, |swept| swept.request),
             bytes_replay: manifest.log_bytes(),
             replay: self.replay.time_of(manifest.log_bytes()),
             bytes_in_flight: manifest.in_flight.iter().flatten().map(|flight| (flight.subtask, flight.object.known.bytes)).collect(),
@@ -220,20 +228,6 @@ impl Checkpointer {
         manifest
     }
 
-    /// Asks the tasks to bring what they have into the store, as for a materialization, so that they will have little to hand over.
-    pub async fn request_image(&self, store: &JobStore) {
-        let mut progress = self.progress.lock().await;
-        if progress.requested == 0 && progress.pending.is_none() {
-            progress.requested = store.want_image();
-        }
-        store.hurry_image();
-    }
-
-    /// Whether no materialization is asked for and not yet taken.
-    pub async fn is_image_taken(&self) -> bool {
-        self.progress.lock().await.requested == 0
-    }
-
     /// The tasks so far have ended: their last checkpoint is complete, and they have left what they had in the store. Others go on with it.
     pub async fn succeed_tasks(&self) {
         let mut progress = self.progress.lock().await;
@@ -257,7 +251,7 @@ impl Checkpointer {
         if progress.requested > 0 && log.saturating_add(bytes_log) > replayable {
             store.hurry_image();
         }
-        if progress.requested > 0 || progress.pending.is_some() {
+        if progress.requested > 0 || progress.pending.is_some() || progress.imaging.is_some() {
             return;
         }
         let state = tasks.memory_bytes.max(store.approximate_bytes());

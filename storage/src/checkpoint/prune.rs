@@ -101,13 +101,16 @@ impl Checkpointer {
         if names.iter().any(|name| is_later(name)) {
             return Err(StorageError::Fenced { job: self.job, term: self.term });
         }
-        names.retain(|name| !kept.contains(name) && term_of(name).is_some_and(|term| term <= self.term));
+        // Some files of an image that is being taken are there already; nobody names them yet.
+        let is_imaging = progress.imaging.is_some();
+        let is_of_image = |name: &str| is_imaging && name.starts_with("mat/");
+        names.retain(|name| !kept.contains(name) && !is_of_image(name) && term_of(name).is_some_and(|term| term <= self.term));
         // Manifests first: none may name what is no longer there.
         names.sort_by_key(|name| !name.starts_with("manifest-"));
         for name in names {
             self.objects.delete(&self.object(name)).await?;
         }
-        if let Some(local) = &self.local {
+        if let Some(local) = self.local.as_ref().filter(|_| !is_imaging) {
             local.retain(&kept);
         }
         Ok(())

@@ -68,7 +68,10 @@ impl Job {
     }
 
     fn checkpointer(&self) -> Checkpointer {
-        let checkpointer = Checkpointer::new(self.objects.clone(), JOB, self.term, FINGERPRINT).materialize_after(self.materialize_after);
+        let mut checkpointer =
+            Checkpointer::new(self.objects.clone(), JOB, self.term, FINGERPRINT).materialize_after(self.materialize_after);
+        // So that it does not depend on the machine which checkpoint names an image.
+        checkpointer.image_patience = Duration::from_secs(600);
         checkpointer.with_replay_bound(self.replay.clone()).with_local_copies(self.local_copies())
     }
 

@@ -42,6 +42,8 @@ pub struct JobStore {
     writers: AtomicU32,
     image_wanted: AtomicU64,
     image_urgent: AtomicBool,
+    /// The newest request that must not take long.
+    hastened: AtomicU64,
 }
 
 enum Backing {
@@ -73,6 +75,7 @@ impl JobStore {
             writers: AtomicU32::new(0),
             image_wanted: AtomicU64::new(0),
             image_urgent: AtomicBool::new(false),
+            hastened: AtomicU64::new(0),
         };
         store.scratch("log")?;
         Ok(Arc::new(store))
@@ -141,14 +144,22 @@ impl JobStore {
         self.image_wanted.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Asks the tasks to bring everything into the store as fast as they can while they go on, so that they will have little to hand over. Returns
+    /// the number of the request; the [report](crate::checkpoint::CheckpointReport::swept) of a checkpoint says when all have answered it.
+    pub fn hasten_sweep(&self) -> u64 {
+        let request = self.image_wanted.fetch_add(1, Ordering::Relaxed) + 1;
+        self.hastened.store(request, Ordering::Relaxed);
+        request
+    }
+
     /// Somebody waits for the image that is asked for.
     pub(crate) fn hurry_image(&self) {
         self.image_urgent.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody waits for it.
-    pub(crate) fn is_image_urgent(&self) -> bool {
-        self.image_urgent.load(Ordering::Relaxed)
+    /// Whether somebody waits for what `request` asked for.
+    pub(crate) fn is_image_urgent(&self, request: u64) -> bool {
+        self.image_urgent.load(Ordering::Relaxed) || request <= self.hastened.load(Ordering::Relaxed)
     }
 
     /// Number of the newest request for an image, 0 before the first.

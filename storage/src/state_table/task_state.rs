@@ -16,8 +16,8 @@ use crate::state_table::{Kept, KeyDistribution, PointTable, RangeTable, RestoreT
 /// Bytes that a subtask flushes at a time for a materialization, beside as many as it has logged since the last time: its work waits for a few
 /// milliseconds at most, and the log grows by no more than the state until the materialization is there.
 const SWEEP_STEP_BYTES: usize = 32 << 10;
-/// Bytes of a table that a checkpoint's synchronous part flushes for a materialization that somebody waits for.
-const URGENT_SWEEP_BYTES: usize = 4 << 20;
+/// Bytes of a table that are flushed at a time for what somebody waits for.
+const URGENT_SWEEP_BYTES: usize = 1 << 20;
 /// Bytes that a task flushes at a time when it hands over.
 const HAND_OVER_BYTES: usize = 4 << 20;
 const RELIEVE_EVERY: usize = 4096;
@@ -198,12 +198,14 @@ impl TaskState {
 
     /// A step of a sweep if one is under way, in proportion to what has been logged. To be called every few chunks, with all tables.
     pub fn go_on_sweeping(&mut self, tables: &mut [&mut dyn StateTable]) {
-        if self.sweep.is_none() {
-            return;
-        }
+        let Some(sweep) = self.sweep else { return };
         let position = self.shared.changelog.lock().position();
-        let logged = position.saturating_sub(std::mem::replace(&mut self.paced_to, position));
-        self.sweep_some(tables, (SWEEP_STEP_BYTES + logged as usize) / tables.len().max(1));
+        let logged = position.saturating_sub(std::mem::replace(&mut self.paced_to, position)) as usize;
+        let bytes = match self.shared.store.is_image_urgent(sweep.request) {
+            true => URGENT_SWEEP_BYTES.max(logged),
+            false => (SWEEP_STEP_BYTES + logged) / tables.len().max(1),
+        };
+        self.sweep_some(tables, bytes);
     }
 
     fn sweep_at(&mut self, tables: &mut [&mut dyn StateTable], epoch: Epoch) {
@@ -213,10 +215,7 @@ impl TaskState {
             self.paced_to = self.shared.changelog.lock().position();
             tables.iter_mut().for_each(|table| table.begin_sweep());
         }
-        match self.shared.store.is_image_urgent() {
-            true => self.sweep_some(tables, URGENT_SWEEP_BYTES),
-            false => self.go_on_sweeping(tables),
-        }
+        self.go_on_sweeping(tables);
     }
 
     /// Flushes about `bytes` of each table.

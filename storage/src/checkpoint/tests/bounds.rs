@@ -162,3 +162,43 @@ fn a_restart_measures_how_fast_it_replays() {
         assert!((told - was).abs() < was / 100.0, "{told} {was}");
     });
 }
+
+/// Objects whose files of images are put only when the receiver's sender is gone.
+fn held_back() -> (std::sync::mpsc::Sender<()>, ObjectStorage) {
+    let (go_on, waits) = std::sync::mpsc::channel::<()>();
+    let waits = std::sync::Mutex::new(waits);
+    let hold = move |operation: &'static str, name: &str| {
+        if operation == "write" && name.contains("/mat/") {
+            let _ = waits.lock().unwrap().recv();
+        }
+        Ok(())
+    };
+    (go_on, ObjectStorage::memory().with_faults(Arc::new(hold)))
+}
+
+#[test]
+fn checkpoints_do_not_wait_for_an_image_that_takes_long() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+    runtime.block_on(async {
+        let (go_on, objects) = held_back();
+        let mut job = Job::new(objects, StateBackend::RocksDb, 256 << 10, 60 << 10);
+        let mut random = StdRng::seed_from_u64(3);
+        let mut known = BTreeMap::new();
+        let mut life = job.start(2, &known).await.unwrap();
+        life.checkpointer.image_patience = Duration::ZERO;
+        for round in 0..30 {
+            life.change(&mut random, 200);
+            let input = life.snapshot();
+            let report = life.checkpointer.complete(input).await.unwrap();
+            assert_eq!(report.bytes_materialized, 0, "round {round}");
+        }
+        assert!(life.checkpointer.progress.lock().await.imaging.is_some());
+        drop(go_on);
+        life.checkpointer.image_patience = Duration::from_secs(600);
+        let input = life.snapshot();
+        assert!(life.checkpointer.complete(input).await.unwrap().bytes_materialized > 0);
+        known.insert(life.epoch, life.contents.clone());
+        drop(life);
+        job.start(1, &known).await.unwrap();
+    });
+}
