@@ -415,10 +415,9 @@ fn not_ready(job: &JobHandle) -> EngineError {
     if job.state() == JobState::Failed {
         return job.failed();
     }
-    let (read, expected) = job.backfill();
     EngineError::User {
         sqlstate: "55000",
-        message: format!("materialized view \"{}\" is not populated yet ({read} of about {expected} rows read)", job.name),
+        message: format!("materialized view \"{}\" is not populated yet: {}", job.name, job.progress()),
         hint: Some("See millpond.backfills for progress.".into()),
     }
 }
