@@ -213,11 +213,9 @@ async fn create_job(session: &mut Session, object: &Object, tag: String, guard: 
     jobs::keep_session_options(session, &mut object);
     let change = &CatalogChange::put(object);
     let object = put_object(change)?;
+    jobs::check_options(&server, &object)?;
     let background = match &object.body {
-        ObjectBody::MaterializedView(view) => {
-            jobs::check_view_options(&server, &view.options)?;
-            jobs::in_background(&view.options)
-        }
+        ObjectBody::MaterializedView(view) => jobs::in_background(&view.options),
         _ => true,
     };
     let changed = server.catalog.snapshot().apply(change)?;
