@@ -3,7 +3,7 @@
 mod shared;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
@@ -165,7 +165,7 @@ impl Engine {
         let table = TableHandle::new(spec.id, collection.clone(), self.shared.coordinator.log().clone(), spec.watermark);
         self.shared.coordinator.add_table(table.clone());
         collection.advance(self.shared.coordinator.closed().epoch);
-        self.shared.add_relation(spec.id, spec.name, collection, vec![table.clone()]);
+        self.shared.add_relation(spec.id, spec.name, collection, vec![table.clone()], Vec::new());
         Ok(table)
     }
 
@@ -286,10 +286,10 @@ impl Engine {
     /// The epoch at which all `relations` can be read; see [`Coordinator::read_epoch`].
     ///
     /// # Errors
-    /// 55000 when it takes longer, or at once when a job that the read would have to wait for has failed.
+    /// 55000 when it takes longer, or at once when a job that the read would have to wait for has failed; if it is to be strict, whenever a job
+    /// under it has.
     pub async fn read_epoch(&self, relations: &[u64], freshness: Freshness, timeout: Duration) -> Result<ReadPoint> {
         let mut readables = Vec::with_capacity(relations.len());
-        let mut jobs = Vec::new();
         for id in relations {
             let readable = self.shared.readable(*id).ok_or_else(|| EngineError::user("42P01", "relation does not exist"))?;
             if let Some(job) = self.job(*id) {
@@ -297,9 +297,14 @@ impl Engine {
                     return Err(not_ready(&job));
                 }
                 job.wait_readable().await?;
-                jobs.push(job);
             }
             readables.push(readable);
+        }
+        let jobs = self.jobs_under(&readables);
+        if freshness == Freshness::Strict
+            && let Some(failed) = jobs.iter().find(|job| job.state() == JobState::Failed)
+        {
+            return Err(failed.failed());
         }
         let read = self.shared.coordinator.read_epoch(&readables, freshness, timeout);
         if jobs.is_empty() {
@@ -310,6 +315,19 @@ impl Engine {
             point = read => point,
             failed = futures::future::select_all(jobs.iter().map(|job| Box::pin(job.wait_failed()))) => Err(failed.0),
         }
+    }
+
+    /// What is to be said of relations that were read although a job under them has failed: they show what it had then.
+    pub fn failure_under(&self, relations: &[u64]) -> Option<EngineError> {
+        let readables: Vec<_> = relations.iter().filter_map(|id| self.shared.readable(*id)).collect();
+        self.jobs_under(&readables).into_iter().find(|job| job.state() == JobState::Failed).map(|job| job.failed())
+    }
+
+    /// The jobs that relations rest on, their own included.
+    fn jobs_under(&self, relations: &[Arc<Readable>]) -> Vec<Arc<JobHandle>> {
+        let ids: BTreeSet<u64> = relations.iter().flat_map(|relation| relation.jobs.iter().copied()).collect();
+        let jobs = self.shared.jobs.read();
+        ids.iter().filter_map(|id| jobs.get(id).cloned()).collect()
     }
 
     /// A relation's collection.
@@ -430,10 +448,9 @@ fn not_ready(job: &JobHandle) -> EngineError {
     if job.state() == JobState::Failed {
         return job.failed();
     }
-    let (read, expected) = job.backfill();
     EngineError::User {
         sqlstate: "55000",
-        message: format!("materialized view \"{}\" is not populated yet ({read} of about {expected} rows read)", job.name),
+        message: format!("materialized view \"{}\" is not populated yet: {}", job.name, job.progress()),
         hint: Some("See millpond.backfills for progress.".into()),
     }
 }

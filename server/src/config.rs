@@ -301,6 +301,28 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_names_every_setting() {
+        let readme = include_str!("../../README.md");
+        let command = <CommandLine as clap::CommandFactory>::command();
+        let mut settings = Vec::new();
+        for argument in command.get_arguments().filter(|argument| argument.get_env().is_some()) {
+            let (long, variable) = (argument.get_long().expect("a flag"), argument.get_env().expect("a variable").to_string_lossy());
+            let value = &argument.get_value_names().expect("a value")[0];
+            let row = format!("| `--{long} {value}` | `{variable}` |");
+            assert!(readme.contains(&row), "no row {row}");
+            settings.push(long.replace('-', "_"));
+        }
+        // The file has all of them but its own name, and can be read.
+        let file = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a file");
+        let _: ConfigFile = toml::from_str(file).expect("a file that can be read");
+        let mut keys: Vec<String> = file.lines().filter_map(|line| Some(line.split_once(" = ")?.0.to_owned())).collect();
+        keys.push("config".to_owned());
+        keys.sort();
+        settings.sort();
+        assert_eq!(keys, settings);
+    }
+
+    #[test]
     fn values_are_checked() {
         assert!(matches!(parse(&["--memory-limit", "1000"]), Err(ConfigError::Value { name: "memory_limit", .. })));
         assert!(matches!(parse(&["--memory-limit", "12 parsecs"]), Err(ConfigError::Value { name: "memory_limit", .. })));

@@ -31,7 +31,10 @@ use parking_lot::RwLock;
 use crate::{
     binding,
     error::{Result, SqlError},
-    session::{Session, settings},
+    session::{
+        Session,
+        settings::{self, UNITS},
+    },
     state::ServerState,
 };
 
@@ -264,7 +267,7 @@ const PARALLELISM_LIMIT: usize = 64;
 
 fn job_options(state: &ServerState, options: &BTreeMap<String, String>) -> Result<JobOptions> {
     let parallelism = match options.get("parallelism") {
-        None => state.config.parallelism,
+        None => state.config.parallelism.min(PARALLELISM_LIMIT),
         Some(text) => text.parse().ok().filter(|count| (1..=PARALLELISM_LIMIT).contains(count)).ok_or_else(|| {
             invalid("parallelism", text)
                 .with_hint(format!("Valid values are between 1 and {PARALLELISM_LIMIT}, or AUTO for SET PARALLELISM."))
@@ -287,12 +290,29 @@ fn invalid(name: &str, value: &str) -> SqlError {
     SqlError::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))
 }
 
+/// Options whose values are times.
+const TIMES: [&str; 4] = ["checkpoint_interval", "recovery_target", ALIGNED_CHECKPOINT_TIMEOUT, BUFFER_DEBLOAT_TARGET];
+
+/// What is written in a statement has a unit: `'5'` would be milliseconds to one reader and seconds to another. What was stored by an earlier
+/// version may have none.
+///
+/// # Errors
+/// 22023 for a time without a unit that is not zero.
+pub(crate) fn check_units<'a>(options: &BTreeMap<String, String>, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    for name in names.into_iter().filter(|name| TIMES.contains(name)) {
+        let Some(text) = options.get(name) else { continue };
+        if text.trim().parse::<f64>().is_ok_and(|number| number > 0.0) {
+            return Err(invalid(name, text).with_hint(format!("A time needs a unit here, as in '{}s'. {UNITS}", text.trim())));
+        }
+    }
+    Ok(())
+}
+
 fn duration_option(options: &BTreeMap<String, String>, name: &str, default: Duration, least: Duration) -> Result<Duration> {
     let Some(text) = options.get(name) else { return Ok(default) };
     let value = settings::parse_millis(text).map(Duration::from_millis).filter(|value| *value >= least);
     value.ok_or_else(|| {
-        let units = "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".";
-        let hint = if least.is_zero() { units.to_owned() } else { format!("It must be at least {} ms. {units}", least.as_millis()) };
+        let hint = if least.is_zero() { UNITS.to_owned() } else { format!("It must be at least {} ms. {UNITS}", least.as_millis()) };
         invalid(name, text).with_hint(hint)
     })
 }
@@ -329,9 +349,10 @@ pub(crate) fn changed_options(state: &ServerState, object: &Object, names: &[Str
         return Err(SqlError::new("22023", format!("unrecognized parameter \"{unknown}\""))
             .with_hint(format!("What can be changed while the job exists: {}.", known.join(", "))));
     }
+    let names = names.iter().map(String::as_str);
     match &object.body {
-        ObjectBody::MaterializedView(view) => job_options(state, &view.options),
-        ObjectBody::Sink(sink) => job_options(state, &sink.options),
+        ObjectBody::MaterializedView(view) => check_units(&view.options, names).and_then(|()| job_options(state, &view.options)),
+        ObjectBody::Sink(sink) => check_units(&sink.options, names).and_then(|()| job_options(state, &sink.options)),
         _ => Err(SqlError::internal("only views and sinks have jobs")),
     }
 }
@@ -357,15 +378,28 @@ pub(crate) fn resume(state: &ServerState, id: u64, skip: bool) -> Result<()> {
     Ok(())
 }
 
-/// Checks the options of a materialized view.
+/// Checks the options of the job of an object that is to be created.
 ///
 /// # Errors
 /// 22023 for a name or value that means nothing.
-pub(crate) fn check_view_options(state: &ServerState, options: &BTreeMap<String, String>) -> Result<()> {
+pub(crate) fn check_options(state: &ServerState, object: &Object) -> Result<()> {
+    let options = match &object.body {
+        ObjectBody::MaterializedView(view) => &view.options,
+        // The other names are the connector's, which checks them itself.
+        ObjectBody::Sink(sink) => {
+            check_units(&sink.options, TIMES)?;
+            return job_options(state, &sink.options).map(|_| ());
+        }
+        _ => return Ok(()),
+    };
     let known: Vec<&str> = known_options(true).collect();
     if let Some(unknown) = options.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(SqlError::new("22023", format!("unrecognized parameter \"{unknown}\""))
             .with_hint(format!("Available parameters: {}.", known.join(", "))));
+    }
+    check_units(options, TIMES)?;
+    if let Some(text) = options.get("background").filter(|text| settings::parse_bool(text).is_none()) {
+        return Err(invalid("background", text).with_hint("It is true or false."));
     }
     job_options(state, options).map(|_| ())
 }

@@ -186,10 +186,12 @@ fn job_families(jobs: &[JobStatus]) -> Vec<MetricFamily> {
         labels.push(("state", job.state.as_str().to_string()));
         (labels, 1.0)
     };
+    // A job that has sealed nothing yet has no lag.
+    let lag = |job: &JobStatus| Some((labels(job), job.lag_ms? as f64 / 1e3));
     vec![
         gauge("job_state", "1 for the state that a job is in", jobs.iter().map(state).collect()),
         gauge("job_epoch", "Newest epoch that a job has sealed", each(|job| job.epoch.0 as f64)),
-        gauge("job_lag_seconds", "How far a job's sealed epoch is behind the newest closed one", each(|job| job.lag_ms as f64 / 1e3)),
+        gauge("job_lag_seconds", "How far a job's sealed epoch is behind the newest closed one", jobs.iter().filter_map(lag).collect()),
         counter("job_rows_total", "Rows that a job has taken in since the start", each(|job| job.rows as f64)),
         gauge("job_state_bytes", "Bytes of a job's operator state", each(|job| job.state_bytes as f64)),
         counter("job_restarts_total", "Restarts of a job after failures", each(|job| job.restarts as f64)),

@@ -28,7 +28,7 @@ pub enum Freshness {
     /// Not below the last acknowledged write to any table under what is read, nor below what was read before.
     #[default]
     Default,
-    /// Not below the last acknowledged write to any table at all.
+    /// Not below the last acknowledged write to any table at all, and from no job that has failed.
     Strict,
 }
 
@@ -42,6 +42,8 @@ pub struct Readable {
     pub collection: Arc<Collection>,
     /// Tables under it, itself included.
     pub tables: Vec<Arc<TableHandle>>,
+    /// Jobs under it, its own included.
+    pub jobs: Vec<u64>,
     /// Highest epoch a completed read was served at.
     pub last_read: AtomicU64,
 }

@@ -150,24 +150,27 @@ impl Shared {
         if collection.published_at() == Some(Epoch(0)) {
             collection.set_published(false)?;
         }
-        let mut tables = Vec::new();
+        let (mut tables, mut jobs) = (Vec::new(), vec![wanted.id]);
         for node in spec.graph.fragments.iter().flat_map(|fragment| &fragment.nodes) {
             if let OperatorSpec::CollectionScan { collection: upstream, .. } = &node.spec
                 && let Some(upstream) = self.readable(*upstream)
             {
                 tables.extend(upstream.tables.iter().cloned());
+                jobs.extend(upstream.jobs.iter().copied());
             }
         }
+        jobs.sort_unstable();
+        jobs.dedup();
         tables.sort_by_key(|table| table.id);
         tables.dedup_by_key(|table| table.id);
-        self.add_relation(wanted.id, spec.name.clone(), collection.clone(), tables);
+        self.add_relation(wanted.id, spec.name.clone(), collection.clone(), tables, jobs);
         Ok(collection)
     }
 
-    pub(super) fn add_relation(&self, id: u64, name: String, collection: Arc<Collection>, tables: Vec<Arc<TableHandle>>) {
+    pub(super) fn add_relation(&self, id: u64, name: String, collection: Arc<Collection>, tables: Vec<Arc<TableHandle>>, jobs: Vec<u64>) {
         // After a restart a default read waits for what the log had closed: a client may have seen it.
         let last_read = AtomicU64::new(self.coordinator.closed().epoch.0);
-        let readable = Arc::new(Readable { id, name, collection, tables, last_read });
+        let readable = Arc::new(Readable { id, name, collection, tables, jobs, last_read });
         self.relations.write().insert(id, Relation { readable });
     }
 

@@ -69,8 +69,8 @@ pub struct JobStatus {
     pub state: JobState,
     /// Newest sealed epoch.
     pub epoch: Epoch,
-    /// How far the sealed epoch is behind the newest closed one, in milliseconds.
-    pub lag_ms: u64,
+    /// How far the sealed epoch is behind the newest closed one, in milliseconds; `None` before the job has sealed what can be read.
+    pub lag_ms: Option<u64>,
     /// Rows taken in per second, over the last seconds.
     pub rows_per_second: f64,
     /// Rows taken in since start.
@@ -298,24 +298,39 @@ impl JobHandle {
     /// The row of `millpond.jobs`. `closed` is the newest closed epoch and its time.
     pub fn status(&self, closed: crate::coordinator::ClosedEpoch) -> JobStatus {
         let sealed = self.sealed();
-        let behind = if sealed >= closed.epoch || self.state() == JobState::Finished {
-            0
-        } else {
-            (closed.time_us as u64).saturating_sub(self.sealed_time_us.load(Ordering::Relaxed)) / 1000
-        };
         JobStatus {
             id: self.id,
             name: self.name.clone(),
             kind: self.kind,
             state: self.state(),
             epoch: sealed,
-            lag_ms: behind,
+            lag_ms: self.lag_ms(closed),
             rows_per_second: self.rate.lock().per_second,
             rows: self.rows_in.load(Ordering::Relaxed),
             state_bytes: self.state_bytes.load(Ordering::Relaxed),
             restarts: self.restarts.load(Ordering::Relaxed),
             error: self.error.lock().clone(),
             backfill: self.backfill(),
+        }
+    }
+
+    fn lag_ms(&self, closed: crate::coordinator::ClosedEpoch) -> Option<u64> {
+        match (self.state(), self.sealed_time_us.load(Ordering::Relaxed)) {
+            (JobState::Finished, _) => Some(0),
+            (JobState::Backfilling, _) => None,
+            _ if self.sealed() >= closed.epoch => Some(0),
+            // Since it was started it has sealed nothing.
+            (_, 0) => None,
+            (_, sealed_us) => Some((closed.time_us as u64).saturating_sub(sealed_us) / 1000),
+        }
+    }
+
+    /// How far a backfill is, in words. Sources do not tell how many rows there are.
+    pub fn progress(&self) -> String {
+        let (read, expected) = self.backfill();
+        match (read * 100).checked_div(expected.max(read)).filter(|_| expected > 0) {
+            Some(percent) => format!("{read} of about {} rows read ({percent} %)", expected.max(read)),
+            None => format!("{} rows read so far", self.rows()),
         }
     }
 

@@ -78,7 +78,9 @@ impl JobHandle {
         EngineError::User {
             sqlstate: "55000",
             message: format!("relation \"{}\" is not up to date: its job has failed: {reason}", self.name),
-            hint: Some("Its last contents can be read after SET read_freshness = 'any'.".into()),
+            hint: Some(
+                "Mend the cause and let it go on with ALTER .. RESUME; what it has can be read after SET read_freshness = 'any'.".into(),
+            ),
         }
     }
 }

@@ -78,9 +78,12 @@ impl Grammar<'_> {
             .any(|word| self.peeks(word))
         {
             let message = format!("this form of ALTER {} is not supported", kind.keyword());
-            let error = PlanError::unsupported(message)
-                .with_hint("RENAME TO, RENAME COLUMN .. TO, SET SCHEMA, SET (option = value) and RESUME are.");
-            return Err(error.at(self.parser.peek_token_ref().span));
+            let hint = if kind == ObjectKind::Table && (self.peeks("ADD") || self.peeks("DROP")) {
+                "Columns and constraints are those of CREATE TABLE: create another table, fill it with INSERT .. SELECT, and RENAME both."
+            } else {
+                "RENAME TO, RENAME COLUMN .. TO, SET SCHEMA, SET (option = value) and RESUME are."
+            };
+            return Err(PlanError::unsupported(message).with_hint(hint).at(self.parser.peek_token_ref().span));
         } else {
             return Err(self.unexpected());
         };

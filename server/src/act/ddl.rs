@@ -213,11 +213,9 @@ async fn create_job(session: &mut Session, object: &Object, tag: String, guard: 
     jobs::keep_session_options(session, &mut object);
     let change = &CatalogChange::put(object);
     let object = put_object(change)?;
+    jobs::check_options(&server, &object)?;
     let background = match &object.body {
-        ObjectBody::MaterializedView(view) => {
-            jobs::check_view_options(&server, &view.options)?;
-            jobs::in_background(&view.options)
-        }
+        ObjectBody::MaterializedView(view) => jobs::in_background(&view.options),
         _ => true,
     };
     let changed = server.catalog.snapshot().apply(change)?;
@@ -258,7 +256,7 @@ async fn wait_ready(session: &mut Session, job: &Arc<JobHandle>, cancel: &Cancel
             ready = &mut ready => return Ok(ready?),
             error = cancel.fired() => return Err(error),
             () = tokio::time::sleep(PROGRESS_INTERVAL) => {
-                let progress = progress(job);
+                let progress = format!("materialized view \"{}\": {}", job.name, job.progress());
                 // What has been read waits for its checkpoint: nothing new to tell.
                 if job.state() == JobState::Backfilling && progress != told {
                     session.notify(Notice::information(progress.clone()));
@@ -267,15 +265,6 @@ async fn wait_ready(session: &mut Session, job: &Arc<JobHandle>, cancel: &Cancel
             }
         }
     }
-}
-
-/// How far a new view is. Of tables and views it is known how many rows they have; sources do not tell.
-fn progress(job: &JobHandle) -> String {
-    let (read, expected) = job.backfill();
-    let Some(percent) = (read * 100).checked_div(expected.max(read)) else {
-        return format!("materialized view \"{}\": {} rows read so far", job.name, job.rows());
-    };
-    format!("materialized view \"{}\": {read} of about {} rows read ({percent} %)", job.name, expected.max(read))
 }
 
 /// Removes what could not be finished, and what was built on it meanwhile.

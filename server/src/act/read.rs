@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::{
     act::dml::{changes::ChangedContents, reads::NotedContents, target::Target, work::Work},
-    error::{Result, SqlError},
+    error::{Notice, Result, SqlError},
     relation::{
         contents::{CollectionContents, Contents},
         provider::RelationTable,
@@ -102,7 +102,16 @@ pub(crate) async fn open(session: &mut Session, catalog: &Catalog, relations: &R
         opened.rows = opened.rows.saturating_add(contents.row_estimate());
         opened.tables.insert(*id, Arc::new(RelationTable::new(object.name.clone(), contents)));
     }
+    warn_of_failure(session, &relations.collections);
     Ok(opened)
+}
+
+/// Says once a statement that a view it reads is not what its query gives now, because a job has failed.
+pub(crate) fn warn_of_failure(session: &Session, relations: &[u64]) {
+    let Some(failure) = session.server.engine.failure_under(relations) else { return };
+    let SqlError { message, .. } = failure.into();
+    let hint = "Mend the cause and let it go on with ALTER .. RESUME. With SET read_freshness = 'strict' this is an error.";
+    session.notify(Notice { hint: Some(hint.to_owned()), ..Notice::warning("01000", message) });
 }
 
 /// Why a relation of the catalog cannot be read.

@@ -228,6 +228,7 @@ pub(crate) async fn look_up(session: &mut Session, lookup: &Lookup, values: &[Sc
     let server = session.server.clone();
     let Some(collection) = server.engine.collection(lookup.relation) else { return Ok(None) };
     let point = cancel.race(server.engine.read_epoch(&[lookup.relation], freshness, timeout)).await?;
+    read::warn_of_failure(session, &[lookup.relation]);
     let keys: EncodedRows = lookup.codec.encode(&key)?;
     let (found, places) = collection.get(point.epoch, &keys)?;
     let row = found_rows(&found, &places, None, Some(&lookup.projection))?;

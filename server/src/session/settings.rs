@@ -80,8 +80,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Sets how long the checkpoint barriers of jobs created in this session wait before they overtake what is in their way.",
     ),
     reported("application_name", "", Kind::Text, "Sets the application name to be reported in statistics and logs."),
-    setting("array_nulls", "on", Kind::Bool, "Enable input of NULL elements in arrays."),
-    setting("backslash_quote", "safe_encoding", Kind::Text, "Sets whether \"\\'\" is allowed in string literals."),
+    setting("array_nulls", "on", Kind::Bool, "Accepted for compatibility; without effect."),
+    setting("backslash_quote", "safe_encoding", Kind::Text, "Accepted for compatibility; without effect."),
     setting(
         "buffer_debloat_target",
         "1s",
@@ -89,7 +89,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Sets within which time the consumers of jobs created in this session should take what their exchanges hold; 0 is no limit.",
     ),
     setting("bytea_output", "hex", Kind::Word(&["hex", "escape"]), "Sets the output format for bytea."),
-    setting("check_function_bodies", "on", Kind::Bool, "Check routine bodies during CREATE FUNCTION and CREATE PROCEDURE."),
+    setting("check_function_bodies", "on", Kind::Bool, "Accepted for compatibility; without effect."),
     reported("client_encoding", "UTF8", Kind::Encoding, "Sets the client's character set encoding."),
     setting("client_min_messages", "notice", Kind::Word(MESSAGE_LEVELS), "Sets the message levels that are sent to the client."),
     setting("cursor_tuple_fraction", "0.1", Kind::Real(0, 1000), "Accepted for compatibility; without effect."),
@@ -97,7 +97,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting("default_statistics_target", "100", Kind::Int(1, 10000), "Accepted for compatibility; without effect."),
     setting("default_table_access_method", "heap", Kind::Text, "Accepted for compatibility; without effect."),
     setting("default_tablespace", "", Kind::Text, "Accepted for compatibility; without effect."),
-    setting("default_transaction_deferrable", "off", Kind::Bool, "Sets the default deferrable status of new transactions."),
+    setting("default_transaction_deferrable", "off", Kind::Bool, "Accepted for compatibility; without effect."),
     setting("default_transaction_isolation", "read committed", Kind::Word(LEVELS), "Sets the isolation level of each new transaction."),
     reported("default_transaction_read_only", "off", Kind::Bool, "Sets the default read-only status of new transactions."),
     setting("enable_hashjoin", "on", Kind::Bool, "Accepted for compatibility; without effect."),
@@ -106,13 +106,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting("extra_float_digits", "1", Kind::Int(-15, 3), "Sets the number of digits displayed for floating-point values."),
     setting("force_parallel_mode", "off", Kind::Text, "Accepted for compatibility; without effect."),
     setting("geqo", "on", Kind::Bool, "Accepted for compatibility; without effect."),
-    setting(
-        "idle_in_transaction_session_timeout",
-        "0",
-        Kind::Millis,
-        "Sets the maximum allowed idle time between queries, when in a transaction.",
-    ),
-    setting("idle_session_timeout", "0", Kind::Millis, "Sets the maximum allowed idle time between queries, when not in a transaction."),
+    setting("idle_in_transaction_session_timeout", "0", Kind::Millis, "Accepted for compatibility; without effect."),
+    setting("idle_session_timeout", "0", Kind::Millis, "Accepted for compatibility; without effect."),
     preset("in_hot_standby", "off", true, "Shows whether hot standby is currently active."),
     preset("integer_datetimes", "on", true, "Shows whether datetimes are integer based."),
     reported(
@@ -125,16 +120,16 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting("jit", "off", Kind::Bool, "Accepted for compatibility; without effect."),
     preset("lc_collate", "C.UTF-8", false, "Shows the collation order locale."),
     preset("lc_ctype", "C.UTF-8", false, "Shows the character classification and case conversion locale."),
-    setting("lc_messages", "C.UTF-8", Kind::Text, "Sets the language in which messages are displayed."),
-    setting("lc_monetary", "C.UTF-8", Kind::Text, "Sets the locale for formatting monetary amounts."),
-    setting("lc_numeric", "C.UTF-8", Kind::Text, "Sets the locale for formatting numbers."),
-    setting("lc_time", "C.UTF-8", Kind::Text, "Sets the locale for formatting date and time values."),
-    setting("lock_timeout", "0", Kind::Millis, "Sets the maximum allowed duration of any wait for a lock."),
+    setting("lc_messages", "C.UTF-8", Kind::Text, "Accepted for compatibility; without effect."),
+    setting("lc_monetary", "C.UTF-8", Kind::Text, "Accepted for compatibility; without effect."),
+    setting("lc_numeric", "C.UTF-8", Kind::Text, "Accepted for compatibility; without effect."),
+    setting("lc_time", "C.UTF-8", Kind::Text, "Accepted for compatibility; without effect."),
+    setting("lock_timeout", "0", Kind::Millis, "Accepted for compatibility; without effect."),
     setting("maintenance_work_mem", "64MB", Kind::Text, "Accepted for compatibility; without effect."),
     preset("max_identifier_length", "63", false, "Shows the maximum identifier length."),
     preset("max_index_keys", "32", false, "Shows the maximum number of index keys."),
     preset("max_connections", "", false, "Shows the maximum number of concurrent connections."),
-    setting("password_encryption", "scram-sha-256", Kind::Text, "Chooses the algorithm for encrypting passwords."),
+    setting("password_encryption", "scram-sha-256", Kind::Text, "Accepted for compatibility; without effect."),
     setting(
         "read_freshness",
         "default",
@@ -142,7 +137,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Sets what a SELECT waits for: what was acknowledged or seen of its relations, nothing, or what was acknowledged or seen of any.",
     ),
     setting("read_timeout", "10s", Kind::Millis, "Sets how long a SELECT waits for its relations to catch up."),
-    setting("role", "none", Kind::Text, "Sets the current role."),
+    setting("role", "none", Kind::Text, "Accepted for compatibility; without effect."),
     setting("row_security", "on", Kind::Bool, "Accepted for compatibility; without effect."),
     setting("search_path", "\"$user\", public", Kind::Names, "Sets the schema search order for names that are not schema-qualified."),
     preset("server_encoding", "UTF8", true, "Shows the server (database) character set encoding."),
@@ -162,13 +157,16 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting("temp_buffers", "8MB", Kind::Text, "Accepted for compatibility; without effect."),
     reported("TimeZone", "UTC", Kind::TimeZone, "Sets the time zone for displaying and interpreting time stamps."),
     setting("timezone_abbreviations", "Default", Kind::Text, "Accepted for compatibility; without effect."),
-    setting("transaction_deferrable", "off", Kind::Bool, "Sets the current transaction's deferrable status."),
+    setting("transaction_deferrable", "off", Kind::Bool, "Accepted for compatibility; without effect."),
     setting("transaction_isolation", "read committed", Kind::Word(LEVELS), "Sets the current transaction's isolation level."),
     setting("transaction_read_only", "off", Kind::Bool, "Sets the current transaction's read-only status."),
     setting("vacuum_cost_delay", "0", Kind::Text, "Accepted for compatibility; without effect."),
     setting("work_mem", "4MB", Kind::Text, "Accepted for compatibility; without effect."),
     setting("xmloption", "content", Kind::Word(&["content", "document"]), "Accepted for compatibility; without effect."),
 ];
+
+/// The units of times, in the words of PostgreSQL.
+pub(crate) const UNITS: &str = "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".";
 
 /// The setting of that name, in any case.
 pub(crate) fn find(name: &str) -> Option<&'static Setting> {
@@ -189,7 +187,7 @@ impl Setting {
                 Ok(number) if number * 1000.0 >= low as f64 && number * 1000.0 <= high as f64 => Ok(number.to_string()),
                 _ => Err(self.invalid(value)),
             },
-            Kind::Millis => parse_millis(value).map(show_millis).ok_or_else(|| self.invalid(value)),
+            Kind::Millis => parse_millis(value).map(show_millis).ok_or_else(|| self.invalid(value).with_hint(UNITS)),
             Kind::Word(words) => match words.iter().find(|word| word.eq_ignore_ascii_case(value)) {
                 Some(word) => Ok((*word).to_owned()),
                 None if words.contains(&"on") && parse_bool(value) == Some(true) => Ok("on".to_owned()),
@@ -359,7 +357,7 @@ mod tests {
         );
         assert_eq!(set("jit", "maybe").unwrap_err().sqlstate, "22023");
         assert_eq!(set("datestyle", "metric").unwrap_err().sqlstate, "22023");
-        assert!(set("statement_timeout", "5 parsecs").is_err());
+        assert_eq!(set("statement_timeout", "5 parsecs").unwrap_err().hint.as_deref(), Some(UNITS));
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn jobs(context: &SystemContext<'_>) -> Result<Vec<Row>> {
             ("state", job.state.as_str().into()),
             ("epoch", job.epoch.0.into()),
             ("lag_ms", job.lag_ms.into()),
-            ("rows_per_second", job.rows_per_second.into()),
+            ("rows_per_second", tenths(job.rows_per_second).into()),
             ("rows", job.rows.into()),
             ("state_bytes", job.state_bytes.into()),
             ("restarts", job.restarts.into()),
@@ -149,7 +149,7 @@ fn checkpoints(context: &SystemContext<'_>) -> Result<Vec<Row>> {
 
 fn recoveries(context: &SystemContext<'_>) -> Result<Vec<Row>> {
     let rows = context.server.engine.recoveries().into_iter().map(|recovery| -> Row {
-        let after = |step| recovery.after(step).map_or(Cell::Null, |after| (after.as_secs_f64() * 1000.0).into());
+        let after = |step| recovery.after(step).map_or(Cell::Null, |after| millis(after.as_micros() as u64).into());
         vec![
             ("job_id", recovery.job.into()),
             ("job", name_of(context, recovery.job)),
@@ -194,7 +194,7 @@ fn checkpoint_subtasks(context: &SystemContext<'_>) -> Result<Vec<Row>> {
 fn exchanges(context: &SystemContext<'_>) -> Result<Vec<Row>> {
     let rows = context.server.engine.exchanges().into_iter().map(|edge| -> Row {
         let (channel, bounds) = (&edge.channel, edge.channel.bounds);
-        let target = (!edge.target.is_zero()).then_some(edge.target.as_secs_f64() * 1000.0);
+        let target = (!edge.target.is_zero()).then(|| millis(edge.target.as_micros() as u64));
         vec![
             ("job_id", edge.job.into()),
             ("job", name_of(context, edge.job)),
@@ -209,7 +209,7 @@ fn exchanges(context: &SystemContext<'_>) -> Result<Vec<Row>> {
             ("capacity_rows", bounds.rows.into()),
             ("chunk_rows", bounds.chunk_rows.into()),
             ("target_ms", target.into()),
-            ("rows_per_second", channel.rows_per_second.into()),
+            ("rows_per_second", channel.rows_per_second.map(tenths).into()),
             ("debloated", bounds.is_debloated().into()),
         ]
     });
@@ -220,8 +220,13 @@ fn mode(is_unaligned: bool) -> &'static str {
     if is_unaligned { "unaligned" } else { "aligned" }
 }
 
+/// Milliseconds of a time, with at most two digits behind the point.
 fn millis(micros: u64) -> f64 {
-    micros as f64 / 1000.0
+    (micros as f64 / 10.0).round() / 100.0
+}
+
+fn tenths(rate: f64) -> f64 {
+    (rate * 10.0).round() / 10.0
 }
 
 fn sources(context: &SystemContext<'_>) -> Result<Vec<Row>> {
@@ -286,14 +291,17 @@ fn backfills(context: &SystemContext<'_>) -> Result<Vec<Row>> {
     let jobs = context.server.engine.jobs().into_iter().filter(|job| job.backfill.1 > 0 || job.state == JobState::Backfilling);
     let rows = jobs.map(|job| -> Row {
         let (read, expected) = job.backfill;
-        let progress = if job.state == JobState::Backfilling { read as f64 / expected.max(read).max(1) as f64 } else { 1.0 };
+        let is_running = job.state == JobState::Backfilling;
+        // Of sources it is not known how much there is to read, and what was read is counted for the whole job.
+        let is_known = expected > 0;
+        let progress = is_known.then(|| (read as f64 / expected.max(read) as f64 * 1000.0).floor() / 1000.0);
         vec![
             ("job_id", job.id.into()),
             ("job", name_of(context, job.id)),
-            ("state", if job.state == JobState::Backfilling { "running" } else { "done" }.into()),
-            ("rows_read", read.into()),
-            ("rows_expected", expected.into()),
-            ("progress", progress.into()),
+            ("state", if is_running { "running" } else { "done" }.into()),
+            ("rows_read", if is_known { read } else { job.rows }.into()),
+            ("rows_expected", is_known.then_some(expected.max(read)).into()),
+            ("progress", if is_running { progress.into() } else { 1.0.into() }),
         ]
     });
     Ok(rows.collect())

@@ -267,3 +267,18 @@ fn lists_of_text(column: &ArrayRef, data_type: &DataType) -> ArrayRef {
     }
     ScalarValue::iter_to_array(lists).unwrap_or_else(|_| null())
 }
+
+#[cfg(test)]
+mod tests {
+    use millpond_planner::functions::system::numbers::system_schema;
+
+    use super::SystemRelations;
+
+    #[test]
+    fn the_number_of_a_relation_says_in_which_schema_it_is() {
+        let relations = SystemRelations::load().unwrap();
+        for relation in relations.iter() {
+            assert_eq!(system_schema(relation.oid), relation.schema_name, "{}", relation.name);
+        }
+    }
+}

@@ -71,6 +71,11 @@ fn options_that_mean_nothing_are_refused_with_what_they_could_be() {
     refused(&view("recovery_target = 'soon'"), "Valid units");
     refused(&view("recovery_target = '0'"), "at least 1 ms");
     refused(&view("checkpoint_interval = '0s'"), "at least 1 ms");
+    refused(&view("checkpoint_interval = '5'"), "needs a unit here, as in '5s'. Valid units");
+    refused(&view("aligned_checkpoint_timeout = 500"), "needs a unit");
+    refused(&view("background = 'perhaps'"), "true or false");
+    refused("CREATE SINK x AS SELECT k FROM t WITH (connector = 'blackhole', checkpoint_interval = 5)", "needs a unit");
+    refused("SET read_timeout = '5 weeks'", "Valid units");
     refused(&view("readable = 'later'"), "at_once, caught_up");
     refused(&view("parallelism = 0"), "between 1 and 64");
     refused(&view("colour = 'blue'"), "recovery_target");
@@ -82,6 +87,8 @@ fn options_that_mean_nothing_are_refused_with_what_they_could_be() {
     };
     refused("ALTER MATERIALIZED VIEW v SET (recovery_target = '-1s')", "at least 1 ms");
     refused("ALTER MATERIALIZED VIEW v SET (readable = 'never')", "at_once, caught_up");
+    refused("ALTER MATERIALIZED VIEW v SET (checkpoint_interval = 5)", "needs a unit");
+    refused("ALTER MATERIALIZED VIEW v SET PARALLELISM 65", "between 1 and 64");
     client.query("ALTER MATERIALIZED VIEW v SET (readable = 'at_once', recovery_target = '500ms')").expect("altered");
     client.query("ALTER MATERIALIZED VIEW v RESET (readable, recovery_target)").expect("reset");
     client.query("CREATE SINK s AS SELECT k FROM t WITH (connector = 'blackhole', recovery_target = '1s')").expect("a sink");

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millpond_sql_tests::{TestServer, WireClient, query};
+use millpond_sql_tests::{Message, TestServer, WireClient, query};
 
 /// Something that happens soon takes longer than this only if it never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -59,6 +59,63 @@ fn a_job_that_fails_says_for_which_row_and_goes_on_without_it() {
     assert_eq!(client.rows("SELECT count(*), sum(k) FROM v").expect("rows"), ["1499 624473"]);
     run(&mut client, &format!("INSERT INTO t VALUES (778, '{UNREADABLE}')"));
     client.await_rows(PATIENCE, STATE, &["failed"]);
+}
+
+/// Runs a query and answers its rows and what was said beside them.
+fn told(client: &mut WireClient, sql: &str) -> (Vec<String>, Vec<String>) {
+    client.notices.clear();
+    let rows = client.rows(sql).unwrap_or_else(|error| panic!("{error}\n  in: {sql}"));
+    let text = |notice: &Message| {
+        let fields: Vec<String> = notice.fields().into_iter().filter(|(code, _)| "SCMH".contains(*code)).map(|(_, text)| text).collect();
+        fields.join(" ")
+    };
+    (rows, client.notices.iter().map(text).collect())
+}
+
+#[test]
+fn a_view_whose_job_has_failed_does_not_pass_off_what_was_as_what_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("rows.csv");
+    std::fs::write(&file, "1\n2\n").expect("written");
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let with = format!("connector = 'file', path = '{}', format = 'csv', mode = 'watch', bad_rows = 'fail'", file.display());
+    run(&mut client, &format!("CREATE SOURCE s (n int) WITH ({with})"));
+    run(&mut client, "CREATE TABLE t (k int)");
+    run(&mut client, "CREATE MATERIALIZED VIEW v WITH (checkpoint_interval = '50ms') AS SELECT n, count(*) AS c FROM s GROUP BY n");
+    run(&mut client, "CREATE MATERIALIZED VIEW w AS SELECT sum(c) AS c, (SELECT count(*) FROM t) AS k FROM v");
+    client.await_rows(PATIENCE, "SELECT c FROM w", &["2"]);
+    assert!(told(&mut client, "SELECT c FROM v WHERE n = 1").1.is_empty());
+    let mut file = std::fs::OpenOptions::new().append(true).open(&file).expect("the file");
+    std::io::Write::write_all(&mut file, b"many\n").expect("written");
+    client.await_rows(PATIENCE, STATE, &["failed"]);
+    for freshness in ["default", "any"] {
+        run(&mut client, &format!("SET read_freshness = '{freshness}'"));
+        run(&mut client, "PREPARE one AS SELECT c FROM v WHERE n = $1");
+        for (sql, row) in [("SELECT c FROM v WHERE n = 1", "1"), ("EXECUTE one (1)", "1"), ("SELECT w.c FROM w CROSS JOIN v LIMIT 1", "2")]
+        {
+            let (rows, notices) = told(&mut client, sql);
+            assert_eq!((rows, notices.len()), (vec![row.to_owned()], 1), "{sql}: {notices:?}");
+            assert!(notices[0].starts_with("WARNING 01000 relation \"v\" is not up to date: its job has failed: "), "{notices:?}");
+            assert!(notices[0].contains("rows.csv") && notices[0].contains("RESUME"), "{notices:?}");
+        }
+        run(&mut client, "DEALLOCATE one");
+    }
+    assert!(told(&mut client, "SELECT count(*) FROM t").1.is_empty());
+    run(&mut client, "SET read_freshness = 'strict'");
+    for sql in ["SELECT c FROM v WHERE n = 1", "SELECT c FROM w"] {
+        let error = client.query(sql).expect_err("not what its query gives");
+        assert!(error.sqlstate() == "55000" && error.to_string().contains("relation \"v\" is not up to date"), "{sql}: {error}");
+    }
+    // What needs a change of the table waits for no job that does not come to it.
+    run(&mut client, "SET read_freshness = 'default'; INSERT INTO t VALUES (1)");
+    let began = Instant::now();
+    let error = client.query("SELECT c FROM w").expect_err("not up to date");
+    assert!(error.sqlstate() == "55000" && began.elapsed() < BOUND / 2, "{error} after {:?}", began.elapsed());
+    run(&mut client, "ALTER MATERIALIZED VIEW v RESUME SKIP");
+    client.await_rows(PATIENCE, STATE, &["running"]);
+    let (rows, notices) = told(&mut client, "SELECT c, k FROM w");
+    assert_eq!((rows, notices.len()), (vec!["2 1".to_owned()], 0), "{notices:?}");
 }
 
 /// Runs a statement beside a stuck job.

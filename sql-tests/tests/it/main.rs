@@ -12,6 +12,7 @@ mod objects;
 mod observe;
 mod process;
 mod psql;
+mod readme;
 mod slt;
 mod streaming;
 mod tidy;

@@ -98,6 +98,21 @@ fn a_job_that_fails_says_why_and_for_which_group() {
 }
 
 #[test]
+fn a_view_that_is_not_there_yet_has_no_lag_and_a_source_no_known_end() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.query("CREATE SOURCE bid WITH (connector = 'nexmark', table = 'bid', events = '1000000000')").expect("a source");
+    client
+        .query("CREATE MATERIALIZED VIEW v WITH (background = true) AS SELECT auction, count(*) AS n FROM bid GROUP BY 1")
+        .expect("a view");
+    client.await_rows(PATIENCE, "SELECT rows > 0, state, lag_ms FROM millpond.jobs WHERE name = 'v'", &["t backfilling NULL"]);
+    let backfill = "SELECT state, rows_read > 0, rows_expected, progress FROM millpond.backfills";
+    assert_eq!(client.rows(backfill).expect("rows"), ["running t NULL NULL"]);
+    let error = client.query("SELECT * FROM v").expect_err("not there yet").to_string();
+    assert!(error.contains("is not populated yet: ") && error.contains(" rows read so far"), "{error}");
+}
+
+#[test]
 fn a_create_that_takes_long_tells_how_far_it_is_and_can_be_cancelled() {
     let server = TestServer::start();
     let mut client = server.connect();

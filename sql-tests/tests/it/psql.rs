@@ -91,6 +91,24 @@ fn relations_are_described() {
 }
 
 #[test]
+fn relations_are_listed_if_the_search_path_leads_to_them() {
+    let server = TestServer::start();
+    assert_eq!(lines(&shown(&server, "\\d"))[3..], ["(0 rows)"]);
+    for statement in ["CREATE SCHEMA other", "CREATE TABLE other.o (a INT PRIMARY KEY)", "CREATE TABLE t (a INT PRIMARY KEY)"] {
+        server.connect().query(statement).expect(statement);
+    }
+    assert_eq!(lines(&shown(&server, "\\d"))[3..], ["public | t | table | millpond", "(1 row)"]);
+    assert_eq!(lines(&shown(&server, "\\di"))[3..], ["public | t_pkey | index | millpond | t", "(1 row)"]);
+    assert!(lines(&shown(&server, "\\dv millpond.*")).contains(&"millpond | jobs | view | millpond".to_owned()));
+    let visible = "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE pg_table_is_visible(oid) AND relkind IN ('r', 'v') \
+                   AND relname IN ('o', 't', 'jobs', 'pg_class', 'tables')";
+    let mut client = server.connect();
+    assert_eq!(client.rows(visible).expect("names"), ["pg_class t"]);
+    client.query("SET search_path = other, millpond, information_schema").expect("a path");
+    assert_eq!(client.rows(visible).expect("names"), ["jobs o pg_class tables"]);
+}
+
+#[test]
 fn functions_are_listed() {
     let server = TestServer::start();
     let own = lines(&shown(&server, "\\df"));

@@ -13,7 +13,7 @@ use super::{
         kernel::{Call, Kernel, Traits},
         listing::{self, ListedFunction},
     },
-    numbers::{constraint_oid, table_of_index, view_of_rule},
+    numbers::{constraint_oid, system_schema, table_of_index, view_of_rule},
 };
 use crate::{
     bind::{Binder, Typed},
@@ -30,12 +30,17 @@ fn object(environment: &Environment, oid: i32) -> Option<&Object> {
     environment.catalog.get(u64::from(oid as u32)).map(AsRef::as_ref)
 }
 
-/// Whether the path leads to the relation; those that are not ours are of `pg_catalog`, which is always in it.
+/// Whether the path leads to the relation. `pg_catalog` is always in it; an index of a primary key is where its table is.
 pub(super) fn is_visible(call: &Call<'_>) -> Result<ArrayRef> {
     let (oids, environment) = (call.values::<Int32Type>(0)?, call.environment());
     call.build_booleans(|row| {
-        Ok(oids.get(row).map(|oid| match object(environment, oid) {
-            None => true,
+        let Some(oid) = oids.get(row) else { return Ok(None) };
+        let table = table_of_index(oid).and_then(|table| i32::try_from(table).ok());
+        Ok(Some(match object(environment, table.unwrap_or(oid)) {
+            None => {
+                let schema = system_schema(oid);
+                schema == "pg_catalog" || environment.search_path.iter().any(|listed| listed == schema)
+            }
             Some(object) => {
                 let plain = QualifiedName { schema: None, name: object.name.clone() };
                 environment.catalog.find(&plain, &environment.search_path).is_some_and(|found| found.id == object.id)

@@ -4,6 +4,9 @@
 const CONSTRAINT_BIT: u32 = 1 << 30;
 /// Constraints of a table that can be told apart.
 const CONSTRAINTS_PER_TABLE: u32 = 64;
+/// Numbers of the relations of `information_schema` and of `millpond`; those of `pg_catalog` are PostgreSQL's.
+const INFORMATION_SCHEMA: std::ops::Range<i32> = 13_000..13_100;
+const MILLPOND: std::ops::Range<i32> = 13_100..13_200;
 /// Bits of an object's number that other numbers are derived from.
 const OBJECT_BITS: i32 = 0x07ff_ffff;
 const PRIMARY_KEY_INDEX: i32 = 0x2000_0000;
@@ -21,6 +24,15 @@ pub fn derived_oid(base: i32, id: u64) -> i32 {
 
 fn object_of(base: i32, oid: i32) -> Option<u64> {
     (oid & !OBJECT_BITS == base).then_some(u64::from((oid & OBJECT_BITS) as u32))
+}
+
+/// The schema of the system relation with the OID.
+pub fn system_schema(oid: i32) -> &'static str {
+    match oid {
+        oid if INFORMATION_SCHEMA.contains(&oid) => "information_schema",
+        oid if MILLPOND.contains(&oid) => "millpond",
+        _ => "pg_catalog",
+    }
 }
 
 /// The index behind a table's primary key.
