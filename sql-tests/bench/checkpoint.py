@@ -3,9 +3,9 @@
 
     checkpoint.py [--binary PATH] [--gigabytes 5] [--only backpressure,state,windows]
 
-backpressure: a join of which one input stands still for a minute (its rows take half a second each before they reach it), with an operator behind it
-that takes a millisecond a row. A checkpoint that waits for its barrier takes as long as all that is in its way; one that does not must be complete
-within 2 s, with in-flight bytes in its manifest.
+backpressure: a join of which one input stands still for a minute (a million rows come at once, and each takes a sixteenth of a millisecond before
+it), with an operator behind it that takes half a millisecond a row. A checkpoint that waits for its barrier takes as long as all that is in its
+way; one that does not must be complete within 2 s, with in-flight bytes in its manifest.
 state: a checkpoint every second while an aggregate by a wide key holds and changes that much state, first by the log of changes, then with the whole
 state written out every time (recovery_target = 1 ms). Target: 99 of 100 within 1.5 s, all that is stored below three times the state.
 windows: the same for hop windows, whose state comes and goes.
@@ -18,21 +18,29 @@ CHECKPOINTS = ("SELECT epoch, duration_ms, mode, in_flight_bytes, bytes, stored_
                "WHERE job = '{job}' AND epoch > {after} ORDER BY epoch")
 
 
+# Bytes of which a digest takes about that long.
+MILLISECOND = 300_000
+
+
 def backpressure(binary: str, timeout: str) -> None:
     server = Millpond(binary, "--parallelism", "2")
     try:
         server.sql("CREATE SOURCE fast (id BIGINT, k INT) WITH (connector = 'datagen', rows_per_second = 20000, \"fields.id.kind\" = 'sequence', "
                    "\"fields.id.start\" = 1, \"fields.id.end\" = 1000000000, \"fields.k.min\" = 1, \"fields.k.max\" = 1000)")
         server.sql("CREATE TABLE dimension (k INT PRIMARY KEY, name TEXT)")
-        server.sql("INSERT INTO dimension SELECT g, 'name ' || g FROM generate_series(1, 240) AS g")
+        server.sql("INSERT INTO dimension SELECT g, 'name ' || g FROM generate_series(1, 1000) AS g")
         server.sql("CREATE MATERIALIZED VIEW slow WITH (background = true, checkpoint_interval = '2s', "
-                   f"aligned_checkpoint_timeout = '{timeout}') AS SELECT k, count(*) AS n, max(waited) AS waited FROM ("
-                   "SELECT fast.k, coalesce(pg_sleep(0.001)::text, '') AS waited FROM fast JOIN "
-                   "(SELECT k, name || coalesce(pg_sleep(0.5)::text, '') AS name FROM dimension) AS stalled ON fast.k = stalled.k) AS x GROUP BY k")
+                   f"aligned_checkpoint_timeout = '{timeout}') AS SELECT k, count(*) AS n, max(digest) AS digest FROM ("
+                   f"SELECT fast.k, md5(repeat(fast.id || stalled.digest, {MILLISECOND // 2 // 40})) AS digest FROM fast JOIN "
+                   f"(SELECT k, md5(repeat(name, {MILLISECOND // 16 // 8})) AS digest FROM dimension) AS stalled ON fast.k = stalled.k) AS x GROUP BY k")
+        while server.value("SELECT count(*) FROM millpond.jobs WHERE state <> 'running'"):
+            time.sleep(0.2)
+        after = server.value("SELECT coalesce(max(epoch), 0) FROM millpond.checkpoints")
+        server.sql("INSERT INTO dimension SELECT g, 'name ' || g FROM generate_series(1001, 1000000) AS g")
         began = time.monotonic()
         while time.monotonic() - began < 60:
             time.sleep(1)
-        found = server.sql(CHECKPOINTS.format(job="slow", after=1))
+        found = server.sql(CHECKPOINTS.format(job="slow", after=after))
         taken = [row for row in found if row[7] is None]
         durations = [row[1] for row in taken]
         print(f"aligned_checkpoint_timeout = {timeout}: {len(taken)} checkpoints in 60 s"

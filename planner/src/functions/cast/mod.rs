@@ -41,6 +41,11 @@ enum Conversion {
 
 /// The expression as another type; `None` if there is no such conversion.
 pub(crate) fn convert(binder: &Binder<'_>, expr: Expr, from: &SqlType, to: &SqlType) -> Option<Expr> {
+    if *from == SqlType::Void && to.is_text() {
+        // The text form of nothing is empty; a function that waits answers with it.
+        let is_constant = matches!(expr, Expr::Literal(..));
+        return Some(if is_constant { Expr::Literal(ScalarValue::Utf8View(Some(String::new())), None) } else { expr });
+    }
     let conversion = find(from, to)?;
     if let Expr::Literal(value, _) = &expr {
         if value.is_null() {
