@@ -17,7 +17,7 @@ use crate::state_table::{Kept, KeyDistribution, PointTable, RangeTable, RestoreT
 /// milliseconds at most, and the log grows by no more than the state until the materialization is there.
 const SWEEP_STEP_BYTES: usize = 32 << 10;
 /// Bytes of a table that are flushed at a time for what somebody waits for.
-const URGENT_SWEEP_BYTES: usize = 1 << 20;
+const URGENT_SWEEP_BYTES: usize = 256 << 10;
 /// Bytes that a task flushes at a time when it hands over.
 const HAND_OVER_BYTES: usize = 4 << 20;
 const RELIEVE_EVERY: usize = 4096;
