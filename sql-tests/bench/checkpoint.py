@@ -10,7 +10,9 @@ state: a checkpoint every second while an aggregate by a wide key holds and chan
 state written out every time (recovery_target = 1 ms). Target: 99 of 100 within 1.5 s, all that is stored below three times the state.
 windows: the same for hop windows, whose state comes and goes.
 """
-import argparse, pathlib, time
+import argparse, pathlib, threading, time
+
+import psycopg2.errors
 
 from servers import Millpond, quantile
 
@@ -38,7 +40,10 @@ def backpressure(binary: str, timeout: str) -> None:
         after = server.value("SELECT coalesce(max(epoch), 0) FROM millpond.checkpoints")
         server.sql("INSERT INTO dimension SELECT g, 'name ' || g FROM generate_series(1001, 1000000) AS g")
         began = time.monotonic()
+        slowest = {}
         while time.monotonic() - began < 60:
+            for name, seconds in others(server).items():
+                slowest[name] = max(slowest.get(name, 0), seconds)
             time.sleep(1)
         found = server.sql(CHECKPOINTS.format(job="slow", after=after))
         taken = [row for row in found if row[7] is None]
@@ -47,8 +52,35 @@ def backpressure(binary: str, timeout: str) -> None:
               + (f", median {quantile(durations, .5) / 1e3:.2f} s, longest {max(durations) / 1e3:.2f} s (target 2 s)" if durations else "")
               + f", {sum(row[2] == 'unaligned' for row in taken)} unaligned, in flight at most {max((row[3] for row in taken), default=0) / 1e3:.0f} kB",
               flush=True)
+        print("  meanwhile, the slowest of each: " + ", ".join(f"{name} {seconds * 1e3:.0f} ms" for name, seconds in slowest.items())
+              + " (target 1 s)", flush=True)
     finally:
         server.stop()
+
+
+def others(server: Millpond) -> dict[str, float]:
+    """How long statements take that have nothing to do with the job that is stuck, in seconds."""
+    statements = {
+        "CREATE TABLE": "CREATE TABLE other (k INT PRIMARY KEY)",
+        "CREATE VIEW": "CREATE MATERIALIZED VIEW beside AS SELECT count(*) AS n FROM other",
+        "INSERT": "INSERT INTO other VALUES (1)",
+        "SELECT": "SELECT n FROM beside",
+        "DROP VIEW": "DROP MATERIALIZED VIEW beside",
+        "DROP TABLE": "DROP TABLE other",
+    }
+    taken = {}
+    for name, statement in statements.items():
+        began = time.monotonic()
+        server.sql(statement)
+        taken[name] = time.monotonic() - began
+    connection = server.connect()
+    threading.Timer(0.2, connection.cancel).start()
+    began = time.monotonic()
+    try:
+        connection.cursor().execute("SELECT pg_sleep(30)")
+    except psycopg2.errors.QueryCanceled:
+        taken["cancel"] = time.monotonic() - began - 0.2
+    return taken
 
 
 def watch(server: Millpond, job: str, seconds: float) -> list[tuple]:
