@@ -49,6 +49,8 @@ pub struct Channel {
     lane: VecDeque<LaneBarrier>,
     rows: usize,
     sent: u64,
+    /// The newest checkpoint for which the consumer's state has been taken.
+    passed: Epoch,
     /// Nothing is ever added: it ends with its last message.
     is_restored: bool,
 }
@@ -84,9 +86,12 @@ impl Channel {
         self.sent += 1;
     }
 
-    /// The state of the producer is taken now: what comes later is behind the barrier.
+    /// The state of the producer is taken now: what comes later is behind the barrier. The reader of a scan may come to it long after the consumer,
+    /// which has not waited for it: then the barrier stands in nobody's way.
     pub fn overtake(&mut self, checkpoint: Epoch) {
-        self.lane.push_back(LaneBarrier { checkpoint, at: self.sent });
+        if checkpoint > self.passed {
+            self.lane.push_back(LaneBarrier { checkpoint, at: self.sent });
+        }
     }
 
     /// Whether the barrier of a checkpoint has come. No more is ever added to the rest of an earlier channel.
@@ -123,6 +128,7 @@ impl Channel {
 
     /// The consumer's state has been taken for a checkpoint: its barrier, and those before, stand in the way no longer.
     pub fn pass(&mut self, checkpoint: Epoch) {
+        self.passed = self.passed.max(checkpoint);
         while self.lane.front().is_some_and(|barrier| barrier.checkpoint <= checkpoint) {
             self.lane.pop_front();
         }
@@ -190,6 +196,19 @@ mod tests {
         assert!(channel.take(10).is_none(), "what is behind the barrier waits");
         channel.pass(Epoch(2));
         assert_eq!(channel.take(10).map(|taken| taken.sequence), Some(3));
+    }
+
+    #[test]
+    fn a_barrier_that_comes_after_its_checkpoint_stands_in_nobodys_way() {
+        let mut channel = Channel::default();
+        channel.push(chunk(5), None);
+        channel.pass(Epoch(2));
+        channel.push(barrier(2), None);
+        channel.overtake(Epoch(2));
+        channel.push(chunk(3), None);
+        for sequence in [0, 1, 2] {
+            assert_eq!(channel.take(10).map(|taken| taken.sequence), Some(sequence));
+        }
     }
 
     #[test]

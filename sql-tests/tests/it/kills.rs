@@ -183,9 +183,20 @@ fn kill_again_and_again(mut server: ServerProcess, data: &Path, arena: &Arena, s
             ServerProcess::start_and_kill(Path::new(BINARY), data, &ARGUMENTS, Duration::from_millis(numbers.below(400)));
         }
         server = ServerProcess::start(Path::new(BINARY), data, &ARGUMENTS);
+        rescale(&server, &mut numbers, seed);
         arena.move_to(Some(server.address()));
     }
     server
+}
+
+/// Lets a view go on with another number of subtasks now and then: the next kill finds it anywhere on the way there.
+fn rescale(server: &ServerProcess, numbers: &mut Numbers, seed: u64) {
+    if numbers.below(2) == 0 {
+        let view = ["totals", "by_group"][numbers.below(2) as usize];
+        let sql = format!("ALTER MATERIALIZED VIEW {view} SET PARALLELISM {}", numbers.below(4) + 1);
+        let altered = server.connect().and_then(|mut session| session.query(&sql).map(drop));
+        altered.unwrap_or_else(|error| panic!("seed {seed}: {sql}: {error}"));
+    }
 }
 
 /// Appends lines to the source's file.

@@ -324,6 +324,24 @@ async fn a_checkpoint_waits_neither_for_an_input_that_stands_still_nor_for_a_slo
     }
 }
 
+/// The readers come to the checkpoint's barrier when the subtasks have long given their parts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 6)]
+async fn behind_a_checkpoint_that_did_not_wait_the_job_goes_on_without_another() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (bench, mut owed) = Bench::stalled(dir.path(), Duration::from_millis(100)).await;
+    bench.view.checkpoint().await.expect("a checkpoint");
+    let newest = bench.newest();
+    assert!(newest.in_flight_bytes.is_some(), "{newest:?}");
+    bench.source.set((KEYS + LATER) as u64, (KEYS + LATER) as u64);
+    insert(&bench.engine, &[(5, 8)]).await;
+    owed.push((5, 8, 10));
+    owed.sort_unstable();
+    let found = tokio::time::timeout(Duration::from_secs(60), read(&bench.engine)).await.expect("it does not stand still");
+    assert_eq!(found, owed);
+    assert_eq!(bench.newest().epoch, newest.epoch, "without another checkpoint");
+    bench.kill().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
 async fn an_aligned_checkpoint_waits_for_what_is_in_its_way() {
     let dir = tempfile::tempdir().expect("a folder");
