@@ -7,10 +7,9 @@ use std::sync::{
 
 use arrow::datatypes::SchemaRef;
 use millpond_storage::{
-    checkpoint::{Checkpointer, ReplayBound},
+    checkpoint::{Checkpointer, ReplayBound, remove_local_copies},
     collection::{Collection, CollectionKey, CollectionSpec},
     epoch::Epoch,
-    error::StorageError,
     state_store::StateBackend,
     state_table::{JobStore, JobStoreSpec},
 };
@@ -57,13 +56,7 @@ impl Shared {
     }
 
     fn forget_local_copies(&self, job: u64) -> Result<()> {
-        let directory = self.local_copies(job);
-        match std::fs::remove_dir_all(&directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(StorageError::Io { action: "remove", file: directory.display().to_string(), source: error }.into())
-            }
-            _ => Ok(()),
-        }
+        Ok(remove_local_copies(&self.local_copies(job))?)
     }
 
     /// Removes local copies of the state of jobs that are no more: a crash may have come between the two.

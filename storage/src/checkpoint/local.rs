@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use super::manifest::{ImageObject, NamedObject};
-use crate::durable_file::io_error;
+use crate::durable_file::{io_error, remove_directory};
 use crate::error::Result;
 use crate::object::ObjectChecksum;
 
@@ -29,6 +29,11 @@ pub struct ImageSources {
     pub store_files: u64,
     /// Bytes of them.
     pub store_bytes: u64,
+}
+
+/// Removes the folder of a job's local copies, if there is one.
+pub fn remove_local_copies(directory: &Path) -> Result<()> {
+    if directory.exists() { remove_directory(directory) } else { Ok(()) }
 }
 
 /// The folder of one job's local copies.
