@@ -159,6 +159,11 @@ fn a_stuck_job_holds_up_neither_definitions_nor_reads_nor_cancels() {
     let stuck = "SELECT count(*) AS c FROM big a CROSS JOIN big b CROSS JOIN big c WHERE a.n + b.n + c.n < 0";
     promptly(&mut client, &format!("CREATE MATERIALIZED VIEW stuck WITH (background = true) AS {stuck}"));
     client.await_rows(PATIENCE, "SELECT rows > 0 FROM millpond.jobs WHERE name = 'stuck'", &["t"]);
+    // What psql asks for \d waits for no job.
+    let listed = "SELECT n.nspname, c.relname FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+                  LEFT JOIN pg_catalog.pg_am am ON am.oid = c.relam WHERE c.relkind IN ('r','p','v','m','S','f','') \
+                  AND n.nspname <> 'pg_catalog' AND pg_catalog.pg_table_is_visible(c.oid) ORDER BY 1, 2";
+    assert_eq!(promptly(&mut client, listed), ["public big", "public stuck", "public t", "public v"]);
     for round in 1..=3 {
         promptly(&mut client, &format!("INSERT INTO t VALUES ({round})"));
         assert_eq!(promptly(&mut client, "SELECT c FROM v"), [round.to_string()]);
