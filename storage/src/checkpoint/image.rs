@@ -53,7 +53,7 @@ impl Imaging {
         self.task.abort();
         // How it ends does not matter; what it does on a thread for blocking calls may outlive it.
         let _ = (&mut self.task).await;
-        self.at_store.lock().await;
+        drop(self.at_store.lock().await);
     }
 }
 
