@@ -170,7 +170,7 @@ fn check_steps(slide: WindowStep, size: WindowStep, span: Span) -> Result<()> {
             }
             if size / slide > MAX_WINDOWS_PER_ROW {
                 let message = format!("a row would be in more than {MAX_WINDOWS_PER_ROW} windows");
-                return Err(PlanError::new(sqlstate::INVALID_PARAMETER_VALUE, message).with_hint("Use a longer slide.").at(span));
+                return Err(PlanError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Use a longer slide.").at(span));
             }
             Ok(())
         }

@@ -101,6 +101,9 @@ pub fn resolve_expression(expr: Expr, clock: Clock) -> Result<Expr> {
 }
 
 fn resolve_in(expr: Expr, clock: Clock) -> DataFusionResult<Transformed<Expr>> {
+    if !expr.exists(|expr| Ok(is_clock_call(expr)))? {
+        return Ok(Transformed::no(expr));
+    }
     let name = expr.schema_name().to_string();
     let resolved = expr.transform_up(|expr| {
         if !is_clock_call(&expr) {

@@ -36,12 +36,28 @@ fn coalesce(_: &Binder<'_>, mut values: Vec<Typed>) -> Result<Typed> {
     Ok(Typed::new(case(branches, Some(last.expr)), sql_type).with_modifier(modifier))
 }
 
-/// The first value, unless it equals the second one. Its type is the first one's.
+/// The first value, unless it equals the second one. Its type is the first one's, or what Postgres' operator `=` of the two takes there.
 fn nullif(binder: &Binder<'_>, values: Vec<Typed>) -> Result<Typed> {
     let [left, right] = comparison::pair(values)?;
+    let left = match compared_as(&left.sql_type, &right.sql_type) {
+        Some(sql_type) => binder.implicit(left, &sql_type)?,
+        None => left,
+    };
     let equal = binder.call("=", vec![left.clone(), right], Span::empty())?;
     let null = Typed::null(left.sql_type.clone());
     Ok(Typed::new(case(vec![(equal.expr, null.expr)], Some(left.expr)), left.sql_type))
+}
+
+/// The type in which the first value is compared with the second, if it is not its own.
+fn compared_as(left: &SqlType, right: &SqlType) -> Option<SqlType> {
+    let is_integer = matches!(left, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
+    match (left, right) {
+        (SqlType::Unknown, SqlType::Unknown) => Some(SqlType::Text),
+        (SqlType::Unknown, right) => Some(right.clone()),
+        (_, SqlType::Real | SqlType::Double) if is_integer || matches!(left, SqlType::Numeric(..)) => Some(SqlType::Double),
+        (_, SqlType::Numeric(..)) if is_integer => Some(SqlType::NUMERIC),
+        _ => None,
+    }
 }
 
 /// The largest or smallest of the values that are not NULL.

@@ -19,7 +19,7 @@ use crate::{
     error::{PlanError, Result, sqlstate},
     pg_text::{
         DATE_INFINITY, DATE_NEGATIVE_INFINITY, MICROS_PER_DAY, MICROS_PER_SECOND, TIMESTAMP_INFINITY, TIMESTAMP_NEGATIVE_INFINITY, Zone,
-        civil_from_days, days_from_civil, days_in_month,
+        civil_from_days, days_from_civil, days_in_month, is_date,
     },
     types::SqlType,
 };
@@ -95,6 +95,11 @@ fn date_out_of_range() -> PlanError {
     PlanError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "date out of range")
 }
 
+/// Days since 1970 that Postgres' calendar has.
+fn checked_date(days: i64) -> Result<i32> {
+    i32::try_from(days).ok().filter(|_| is_date(days)).ok_or_else(date_out_of_range)
+}
+
 /// Whether a timestamp is neither infinity.
 pub(super) fn is_finite(micros: i64) -> bool {
     micros != TIMESTAMP_INFINITY && micros != TIMESTAMP_NEGATIVE_INFINITY
@@ -114,7 +119,9 @@ pub(super) fn timestamp_of_date(days: i32) -> Result<i64> {
     match days {
         DATE_INFINITY => Ok(TIMESTAMP_INFINITY),
         DATE_NEGATIVE_INFINITY => Ok(TIMESTAMP_NEGATIVE_INFINITY),
-        days => i64::from(days).checked_mul(MICROS_PER_DAY).ok_or_else(timestamp_out_of_range),
+        days => i64::from(days)
+            .checked_mul(MICROS_PER_DAY)
+            .ok_or_else(|| PlanError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "date out of range for timestamp")),
     }
 }
 
@@ -144,8 +151,7 @@ fn shift_date(call: &Call<'_>, date: usize, number: usize, sign: i64) -> Result<
         if days == DATE_INFINITY || days == DATE_NEGATIVE_INFINITY {
             return Ok(Some(days));
         }
-        let moved = i32::try_from(i64::from(days) + sign * i64::from(number)).ok();
-        moved.filter(|days| *days != DATE_INFINITY && *days != DATE_NEGATIVE_INFINITY).map(Some).ok_or_else(date_out_of_range)
+        checked_date(i64::from(days) + sign * i64::from(number)).map(Some)
     })
 }
 
@@ -408,7 +414,8 @@ fn make_date(call: &Call<'_>) -> Result<ArrayRef> {
     let (years, months, days) = (call.values::<Int32Type>(0)?, call.values::<Int32Type>(1)?, call.values::<Int32Type>(2)?);
     call.build::<Date32Type>(|row| {
         let (Some(year), Some(month), Some(day)) = (years.get(row), months.get(row), days.get(row)) else { return Ok(None) };
-        i32::try_from(day_of(year, month, day)?).map(Some).map_err(|_| date_out_of_range())
+        let found = checked_date(day_of(year, month, day)?);
+        found.map(Some).map_err(|error| PlanError::new(error.sqlstate, format!("{}: {year}-{month:02}-{day:02}", error.message)))
     })
 }
 

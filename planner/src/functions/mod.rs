@@ -32,6 +32,7 @@ mod math;
 mod pattern;
 pub(crate) mod quantified;
 mod regex;
+mod regex_matches;
 pub(crate) mod registry;
 pub(crate) mod resolve;
 pub(crate) mod sequence;

@@ -12,6 +12,7 @@ use regex::{Captures, Regex, RegexBuilder};
 use super::{
     columns::Texts,
     kernel::{Call, Kernel},
+    regex_matches::matches as matches_of,
     sequence,
     signature::Entry,
 };
@@ -285,7 +286,7 @@ pub(super) fn all_matches(call: &Call<'_>) -> Result<ArrayRef> {
     let mut builder = ListBuilder::new(list_builder()).with_field(item);
     for row in 0..call.rows {
         if let (Some(text), Some((regex, flags))) = (texts.get(row), patterns.get(row)?) {
-            for captures in regex.captures_iter(text).take(if flags.global { usize::MAX } else { 1 }) {
+            for captures in matches_of(regex, text, 0).take(if flags.global { usize::MAX } else { 1 }) {
                 groups(&captures).into_iter().for_each(|group| builder.values().values().append_option(group));
                 builder.values().append(true);
             }
@@ -356,13 +357,11 @@ fn replace(call: &Call<'_>, flags: Option<usize>) -> Result<ArrayRef> {
         let mut out = String::with_capacity(text.len());
         let mut last = text.char_indices().nth(start - 1).map_or(text.len(), |(at, _)| at);
         out.push_str(&text[..last]);
-        let tail = &text[last..];
-        let offset = last;
-        for captures in regex.captures_iter(tail).skip(skipped).take(taken) {
+        for captures in matches_of(regex, text, last).skip(skipped).take(taken) {
             let Some(whole) = captures.get(0) else { continue };
-            out.push_str(&text[last..offset + whole.start()]);
+            out.push_str(&text[last..whole.start()]);
             expand(replacement, &captures, &mut out);
-            last = offset + whole.end();
+            last = whole.end();
         }
         out.push_str(&text[last..]);
         Ok(Some(out))
@@ -375,13 +374,14 @@ fn split(call: &Call<'_>) -> Result<ArrayRef> {
     for row in 0..call.rows {
         match (texts.get(row), patterns.get(row)?) {
             (Some(text), Some((regex, _))) => {
-                let mut last = 0;
-                // An empty match splits between two characters only.
-                for found in
-                    regex.find_iter(text).filter(|found| !(found.is_empty() && (found.start() == 0 || found.start() == text.len())))
-                {
-                    builder.values().append_value(&text[last..found.start()]);
-                    last = found.end();
+                let (mut last, mut before) = (0, 0);
+                for found in matches_of(regex, text, 0).filter_map(|captures| captures.get(0)) {
+                    // An empty match splits between two characters only, and not where another has split.
+                    if found.start() < text.len() && found.end() > before {
+                        builder.values().append_value(&text[last..found.start()]);
+                        last = found.end();
+                    }
+                    before = found.end();
                 }
                 builder.values().append_value(&text[last..]);
                 builder.append(true);
@@ -409,7 +409,7 @@ fn count(call: &Call<'_>) -> Result<ArrayRef> {
             return Err(PlanError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
         }
         let from = text.char_indices().nth(start as usize - 1).map_or(text.len(), |(at, _)| at);
-        Ok(Some(regex.find_iter(&text[from..]).count() as i32))
+        Ok(Some(matches_of(regex, text, from).count() as i32))
     })
 }
 

@@ -125,8 +125,8 @@ fn finish<'a>(overload: &'a Overload, arguments: &[SqlType]) -> Option<Resolved<
         Some(Parameter::Type(parameter)) => Some(parameter.clone()),
         Some(Parameter::AnyElement | Parameter::AnyCompatible) => element.clone(),
         Some(Parameter::AnyArray | Parameter::AnyCompatibleArray) => element.clone().map(SqlType::array),
-        // The one function that asks for the type itself.
-        Some(Parameter::Any) if overload.signature.name == "pg_typeof" => None,
+        // The one asks for the type itself, the other settles the one argument's by the other.
+        Some(Parameter::Any) if matches!(overload.signature.name, "pg_typeof" | "nullif") => None,
         Some(Parameter::Any | Parameter::AnyNonArray) if *argument == SqlType::Unknown => Some(SqlType::Text),
         Some(Parameter::Any | Parameter::AnyNonArray) | None => None,
     };

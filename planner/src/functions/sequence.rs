@@ -30,6 +30,7 @@ use super::{
 use crate::{
     bind::{Binder, Typed},
     error::{PlanError, Result, sqlstate},
+    pg_text::MICROS_PER_DAY,
     types::SqlType,
 };
 
@@ -115,11 +116,18 @@ pub(super) fn expand(binder: &Binder<'_>, name: &str, values: Vec<Typed>) -> Res
     rows_of(binder.call(name, values, Span::empty())?)
 }
 
-/// An integer as one of 64 bits; NULL and what is none are nothing.
-pub(crate) fn integer_of(value: &ScalarValue) -> Option<i64> {
+/// A constant argument of a series as a number: an integer, or microseconds. `None` for NULL, an infinity, and a step that is not always as
+/// long: a month, and a day for times that have a zone.
+pub(crate) fn number_of(value: &ScalarValue, zoned: bool) -> Option<i64> {
     match value {
         ScalarValue::Int32(value) => value.map(i64::from),
         ScalarValue::Int64(value) => *value,
+        ScalarValue::TimestampMicrosecond(value, _) => value.filter(|micros| datetime::is_finite(*micros)),
+        ScalarValue::IntervalMonthDayNano(Some(step)) => match parts(*step) {
+            (0, 0, micros) => Some(micros),
+            (0, days, micros) if !zoned => days.checked_mul(MICROS_PER_DAY)?.checked_add(micros),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -191,6 +199,12 @@ fn numerics(call: &Call<'_>) -> Result<ArrayRef> {
         if step.is_zero() {
             return Err(zero_step());
         }
+        // What has too many values is refused before they are made.
+        let far = Decimal::from_i128((MAX_SERIES - builder.values().len()) as i128, 0);
+        let far = far.multiply(step, i32::from(crate::types::NUMERIC_FREE_SCALE)).and_then(|way| value.add(way));
+        if far.is_ok_and(|far| if step.is_negative() { far.compare(end).is_gt() } else { far.compare(end).is_lt() }) {
+            return Err(too_many());
+        }
         while if step.is_negative() { value.compare(end).is_ge() } else { value.compare(end).is_le() } {
             builder.values().append_value(value.rescale(i32::from(crate::types::NUMERIC_FREE_SCALE))?.unscaled);
             value = value.add(step)?;
@@ -215,6 +229,14 @@ fn moments(call: &Call<'_>, zone: Option<&crate::pg_text::Zone>) -> Result<Array
         let direction = total_micros(step);
         if direction == 0 || parts(step) == (0, 0, 0) {
             return Err(zero_step());
+        }
+        // A step is at most so long: what has too many values is refused before they are made.
+        let (months, days, micros) = parts(step);
+        let day = i128::from(MICROS_PER_DAY) * 25 / 24;
+        let longest = (i128::from(months).abs() * 31 + i128::from(days).abs()) * day + i128::from(micros).abs();
+        let way = if direction > 0 { i128::from(end) - i128::from(value) } else { i128::from(value) - i128::from(end) };
+        if datetime::is_finite(value) && way / longest > (MAX_SERIES - builder.values().len()) as i128 {
+            return Err(too_many());
         }
         while datetime::is_finite(value) && if direction > 0 { value <= end } else { value >= end } {
             builder.values().append_value(value);

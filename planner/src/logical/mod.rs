@@ -1,6 +1,8 @@
 //! Nodes of a logical plan that DataFusion does not have.
 
-pub mod series;
+pub mod bounded;
+mod constant_rows;
+mod series;
 pub mod single_row;
 pub mod top_n;
 pub mod window;

@@ -1,20 +1,17 @@
-//! `generate_series` over constant integers in a bounded query: its numbers are made as they are asked for, so that a long series needs no memory
-//! and a limit ends it. To the binder it is a list that is expanded into rows, as for any function that returns rows.
+//! `generate_series` over constants in a bounded query: its values are made as they are asked for, so that a long series needs no memory and a
+//! limit ends it. Times are such a series where every step is as long as the first. To the binder it is a list that is expanded into rows, as
+//! for any function that returns rows.
 
 use std::{fmt, ops::RangeInclusive, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, Int32Array, Int64Array, RecordBatch, RecordBatchOptions},
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    array::{ArrayRef, Int32Array, Int64Array, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray},
+    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
 };
 use async_trait::async_trait;
 use datafusion::{
     catalog::{Session, TableProvider},
-    common::{
-        Column, Statistics,
-        stats::Precision,
-        tree_node::{Transformed, TreeNodeRecursion},
-    },
+    common::{Column, Statistics, stats::Precision, tree_node::TreeNodeRecursion},
     datasource::provider_as_source,
     error::Result as DataFusionResult,
     execution::{SendableRecordBatchStream, TaskContext},
@@ -38,19 +35,12 @@ use crate::{
 /// The name of a series in plans.
 const NAME: &str = "generate_series";
 
-/// Replaces the series of a plan that can be made number by number.
+/// The scan that an expansion becomes, if it is a series that can be made number by number.
 ///
 /// # Errors
 /// 22023 for a step of zero, and errors of the arguments.
-pub fn stream_series(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let replaced = plan.transform_up_with_subqueries(|node| {
-        let LogicalPlan::Unnest(unnest) = &node else { return Ok(Transformed::no(node)) };
-        Ok(match Series::of(unnest)? {
-            Some((series, name)) => Transformed::yes(series.into_plan(&name)?),
-            None => Transformed::no(node),
-        })
-    })?;
-    Ok(replaced.data)
+pub(super) fn of(unnest: &Unnest) -> DataFusionResult<Option<LogicalPlan>> {
+    Series::of(unnest)?.map(|(series, name)| series.into_plan(&name)).transpose()
 }
 
 /// Numbers from the first up or down, of which there are `count`.
@@ -73,13 +63,20 @@ impl Series {
             return Ok(None);
         }
         let data_type = unnest.schema.field(0).data_type().clone();
-        if !matches!(data_type, DataType::Int32 | DataType::Int64) {
-            return Ok(None);
-        }
+        let zoned = match &data_type {
+            DataType::Int32 | DataType::Int64 => false,
+            DataType::Timestamp(TimeUnit::Microsecond, zone) => zone.is_some(),
+            _ => return Ok(None),
+        };
         let mut arguments = Vec::with_capacity(call.args.len());
         for argument in &call.args {
             let Some(value) = evaluate_constant(argument.clone())? else { return Ok(None) };
-            arguments.push(sequence::integer_of(&value));
+            if value.is_null() {
+                arguments.push(None);
+                continue;
+            }
+            let Some(number) = sequence::number_of(&value, zoned) else { return Ok(None) };
+            arguments.push(Some(number));
         }
         let series = match arguments.as_slice() {
             [Some(first), Some(last)] => Self::new(*first, *last, 1, data_type)?,
@@ -104,8 +101,11 @@ impl Series {
     /// The numbers of these places.
     fn numbers(&self, places: RangeInclusive<u64>) -> ArrayRef {
         let number = |place: u64| (i128::from(self.first) + i128::from(place) * i128::from(self.step)) as i64;
-        match self.data_type {
+        match &self.data_type {
             DataType::Int32 => Arc::new(places.map(|place| number(place) as i32).collect::<Int32Array>()),
+            DataType::Timestamp(_, zone) => {
+                Arc::new(TimestampMicrosecondArray::from_iter_values(places.map(number)).with_timezone_opt(zone.clone()))
+            }
             _ => Arc::new(places.map(number).collect::<Int64Array>()),
         }
     }

@@ -17,11 +17,12 @@ use datafusion::{
     logical_expr::{LogicalPlan, UserDefinedLogicalNode, physical_planning_context::PhysicalPlanningContext},
     physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr},
     physical_plan::{
-        DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties, stream::RecordBatchStreamAdapter,
+        DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties, coop::make_cooperative,
+        execution_plan::SchedulingType, stream::RecordBatchStreamAdapter,
     },
     physical_planner::{ExtensionPlanner, PhysicalPlanner},
 };
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{TryStreamExt, stream};
 use millpond_engine::graph::WindowStep;
 
 use super::window::WindowNode;
@@ -115,7 +116,8 @@ impl WindowExec {
             Partitioning::UnknownPartitioning(input.output_partitioning().partition_count()),
             input.pipeline_behavior(),
             input.boundedness(),
-        );
+        )
+        .with_scheduling_type(SchedulingType::Cooperative);
         Self { input, time, windows, schema, properties: Arc::new(properties) }
     }
 }
@@ -158,42 +160,62 @@ impl ExecutionPlan for WindowExec {
         let input = self.input.execute(partition, context)?;
         let (time, windows, schema) = (self.time, self.windows, Arc::clone(&self.schema));
         let expanded = input
-            .map(move |batch| -> DataFusionResult<_> {
-                Ok(stream::iter(expand(batch?, time, windows, &schema, batch_rows)?.into_iter().map(Ok)))
+            .map_ok(move |batch| {
+                let rows = Expansion { batch, time, windows, schema: Arc::clone(&schema), batch_rows, row: 0 };
+                stream::iter(rows)
             })
             .try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), expanded)))
+        // One batch of input can become thousands.
+        Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), expanded))))
     }
 }
 
-/// The rows of a batch with their windows, in pieces of about so many rows.
-fn expand(batch: RecordBatch, time: usize, windows: Windows, schema: &SchemaRef, batch_rows: usize) -> DataFusionResult<Vec<RecordBatch>> {
-    let times = batch.column(time).as_primitive::<TimestampMicrosecondType>();
-    let (mut rows, mut starts, mut ends) = (Vec::new(), Vec::new(), Vec::new());
-    let mut pieces = Vec::new();
-    for row in 0..times.len() {
-        if times.is_valid(row) {
-            windows.containing(times.value(row), |start, end| {
-                rows.push(row as u64);
-                starts.push(start);
-                ends.push(end);
-            })?;
+/// The rows of a batch with their windows, in pieces of about so many rows, made one by one: a row may be in thousands of windows.
+struct Expansion {
+    batch: RecordBatch,
+    time: usize,
+    windows: Windows,
+    schema: SchemaRef,
+    batch_rows: usize,
+    /// The next row of the batch.
+    row: usize,
+}
+
+impl Expansion {
+    fn piece(&mut self) -> DataFusionResult<Option<RecordBatch>> {
+        let times = self.batch.column(self.time).as_primitive::<TimestampMicrosecondType>();
+        let (mut rows, mut starts, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        while rows.len() < self.batch_rows && self.row < times.len() {
+            if times.is_valid(self.row) {
+                self.windows.containing(times.value(self.row), |start, end| {
+                    rows.push(self.row as u64);
+                    starts.push(start);
+                    ends.push(end);
+                })?;
+            }
+            self.row += 1;
         }
-        if rows.len() >= batch_rows || (row + 1 == times.len() && !rows.is_empty()) {
-            let taken = take_record_batch(&batch, &UInt64Array::from(std::mem::take(&mut rows)))?;
-            let zone = match times.data_type() {
-                DataType::Timestamp(_, zone) => zone.clone(),
-                _ => None,
-            };
-            let column =
-                |values: Vec<i64>| -> ArrayRef { Arc::new(TimestampMicrosecondArray::from(values).with_timezone_opt(zone.clone())) };
-            let mut columns = taken.columns().to_vec();
-            columns.push(column(std::mem::take(&mut starts)));
-            columns.push(column(std::mem::take(&mut ends)));
-            pieces.push(RecordBatch::try_new(Arc::clone(schema), columns)?);
+        if rows.is_empty() {
+            return Ok(None);
         }
+        let taken = take_record_batch(&self.batch, &UInt64Array::from(rows))?;
+        let zone = match times.data_type() {
+            DataType::Timestamp(_, zone) => zone.clone(),
+            _ => None,
+        };
+        let column = |values: Vec<i64>| -> ArrayRef { Arc::new(TimestampMicrosecondArray::from(values).with_timezone_opt(zone.clone())) };
+        let mut columns = taken.columns().to_vec();
+        columns.extend([column(starts), column(ends)]);
+        Ok(Some(RecordBatch::try_new(Arc::clone(&self.schema), columns)?))
     }
-    Ok(pieces)
+}
+
+impl Iterator for Expansion {
+    type Item = DataFusionResult<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.piece().transpose()
+    }
 }
 
 #[cfg(test)]
@@ -204,6 +226,21 @@ mod tests {
         let mut found = Vec::new();
         windows.containing(time, |start, end| found.push((start, end))).unwrap();
         found
+    }
+
+    #[test]
+    fn a_batch_is_expanded_piece_by_piece() {
+        use arrow::datatypes::{Field, Schema, TimeUnit};
+        let field = |name| Field::new(name, DataType::Timestamp(TimeUnit::Microsecond, None), true);
+        let times: TimestampMicrosecondArray = (0..8192).map(|time| (time % 3 > 0).then_some(time)).collect();
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(vec![field("at")])), vec![Arc::new(times)]).unwrap();
+        let windows = Windows { slide: WindowStep::Micros(1), size: WindowStep::Micros(10_000), offset_us: 0 };
+        let schema = Arc::new(Schema::new(vec![field("at"), field("window_start"), field("window_end")]));
+        let mut expansion = Expansion { batch, time: 0, windows, schema, batch_rows: 8192, row: 0 };
+        for row in 1..4 {
+            assert_eq!(expansion.next().unwrap().unwrap().num_rows(), 10_000);
+            assert_eq!(expansion.row, row + row / 3 + 1, "no row is expanded before its turn");
+        }
     }
 
     #[test]

@@ -18,7 +18,12 @@ pub const TIMESTAMP_NEGATIVE_INFINITY: i64 = i64::MIN;
 /// Earliest day of Postgres' calendar: Julian day 0, 4714-11-24 BC.
 pub(super) const FIRST_DAY: i64 = -2_440_588;
 /// First day after the last date: 5874898-01-01.
-pub(super) const END_DATE_DAY: i64 = 2_147_483_494 - 2_440_588;
+const END_DATE_DAY: i64 = 2_147_483_494 - 2_440_588;
+
+/// Whether a number of days since 1970 is a date of Postgres' calendar. The infinities are none.
+pub fn is_date(days: i64) -> bool {
+    (FIRST_DAY..END_DATE_DAY).contains(&days)
+}
 
 /// Names as they are written in the styles that are not ISO.
 pub(super) const MONTH_NAMES: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

@@ -1,8 +1,8 @@
 //! Input of date, time, timestamp and timestamptz.
 
 use super::calendar::{
-    DATE_INFINITY, DATE_NEGATIVE_INFINITY, END_DATE_DAY, FIRST_DAY, MICROS_PER_DAY, MICROS_PER_SECOND, TIMESTAMP_INFINITY,
-    TIMESTAMP_NEGATIVE_INFINITY, days_from_civil, days_in_month,
+    DATE_INFINITY, DATE_NEGATIVE_INFINITY, FIRST_DAY, MICROS_PER_DAY, MICROS_PER_SECOND, TIMESTAMP_INFINITY,
+    TIMESTAMP_NEGATIVE_INFINITY, days_from_civil, days_in_month, is_date,
 };
 use super::date_fields::{DATE, DAY, Fields, Keyword, MONTH, TIME, ZONE, keyword, parse_offset};
 use super::date_tokens::{DateError, Field, FieldKind, split_fields};
@@ -24,7 +24,7 @@ pub fn parse_date(text: &str, settings: &TextSettings) -> Result<i32, TextError>
         Moment::Epoch => 0,
         Moment::At(fields) => days_from_civil(fields.year, fields.month, fields.day),
     };
-    if (FIRST_DAY..END_DATE_DAY).contains(&days) {
+    if is_date(days) {
         Ok(days as i32)
     } else {
         Err(TextError::new("22008", format!("date out of range: \"{text}\"")))

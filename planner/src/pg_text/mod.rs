@@ -41,7 +41,7 @@ pub use array::{ArrayLiteral, split_array_literal};
 pub use binary::{parse_bytea, parse_uuid, write_bytea, write_uuid};
 pub use calendar::{
     DATE_INFINITY, DATE_NEGATIVE_INFINITY, MICROS_PER_DAY, MICROS_PER_SECOND, TIMESTAMP_INFINITY, TIMESTAMP_NEGATIVE_INFINITY,
-    civil_from_days, days_from_civil, days_in_month,
+    civil_from_days, days_from_civil, days_in_month, is_date,
 };
 pub use column::{format_array, parse_text_array};
 pub use date_parse::{parse_date, parse_time, parse_timestamp, parse_timestamptz};

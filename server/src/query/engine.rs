@@ -11,7 +11,7 @@ use datafusion::{
 use millpond_engine::bounded::with_exchanges;
 use millpond_planner::{
     functions::session::{session_config, session_state},
-    logical::series::stream_series,
+    logical::bounded::with_tables,
 };
 
 use crate::{batch::BatchRuntime, error::Result, relation::contents::BATCH_ROWS};
@@ -52,13 +52,13 @@ impl QueryEngine {
         if spills {
             state.config_mut().options_mut().optimizer.prefer_hash_join = false;
         }
-        let plan = with_exchanges(state.create_physical_plan(&stream_series(plan.clone())?).await?)?;
+        let plan = with_exchanges(state.create_physical_plan(&with_tables(plan.clone())?).await?)?;
         Ok(Query { plan, context: state.task_ctx() })
     }
 
     /// Optimizes a plan without planning how to run it.
     pub(crate) fn optimize(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
-        Ok(self.small.optimize(&stream_series(plan.clone())?)?)
+        Ok(self.small.optimize(&with_tables(plan.clone())?)?)
     }
 }
 

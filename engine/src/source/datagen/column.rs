@@ -21,6 +21,7 @@ const MAX_LENGTH: u64 = 1 << 20;
 /// How a column's values are made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnSpec {
+    name: String,
     data_type: DataType,
     kind: Kind,
     bits: RandomBits,
@@ -76,12 +77,13 @@ impl Unit {
 struct Settings {
     list: OptionList,
     name: String,
+    data_type: DataType,
 }
 
 impl Settings {
     fn value(&mut self, setting: &'static str, unit: Unit) -> Result<Option<i64>> {
         let Some(text) = self.list.take(setting) else { return Ok(None) };
-        unit.parse(&text).map(Some).ok_or_else(|| self.wrong(setting, &text))
+        unit.parse(&text).filter(|value| fits(&self.data_type, *value)).map(Some).ok_or_else(|| self.wrong(setting, &text))
     }
 
     fn wrong(&self, setting: &str, text: &str) -> EngineError {
@@ -93,7 +95,7 @@ impl ColumnSpec {
     /// Checks the settings of a column of a source that starts at `start_us` and gives `rate` rows a second.
     pub(super) fn from_settings(field: &Field, settings: &[(String, String)], start_us: i64, rate: u64) -> Result<Self> {
         let list = OptionList::new(format!("column \"{}\"", field.name()), settings)?;
-        let mut settings = Settings { list, name: field.name().clone() };
+        let mut settings = Settings { list, name: field.name().clone(), data_type: field.data_type().clone() };
         let unit = Unit::of(field.data_type());
         let sequence_by_default = matches!(unit, Some(Unit::Micros { .. }));
         let sequence = match settings.list.take("kind") {
@@ -111,7 +113,13 @@ impl ColumnSpec {
             (false, _) => random_kind(&mut settings, field, unit, start_us)?,
         };
         settings.list.finish()?;
-        Ok(Self { data_type: field.data_type().clone(), kind, bits: RandomBits::new(field.name(), seed), null_rate })
+        Ok(Self {
+            name: field.name().clone(),
+            data_type: field.data_type().clone(),
+            kind,
+            bits: RandomBits::new(field.name(), seed),
+            null_rate,
+        })
     }
 
     /// Rows after which the column ends.
@@ -126,7 +134,14 @@ impl ColumnSpec {
         let integers =
             |value: &dyn Fn(u64) -> i64| -> ArrayRef { Arc::new(rows.iter().map(|row| some(*row).map(value)).collect::<Int64Array>()) };
         let plain: ArrayRef = match &self.kind {
-            Kind::Sequence { start, step, .. } => integers(&|row| start.wrapping_add((row as i64).wrapping_mul(*step))),
+            Kind::Sequence { start, step, .. } => {
+                let value = |row: u64| {
+                    let value = i64::try_from(i128::from(*start) + i128::from(row) * i128::from(*step)).ok();
+                    value.filter(|value| fits(&self.data_type, *value)).ok_or_else(|| self.out_of_range())
+                };
+                let values = rows.iter().map(|row| some(*row).map(value).transpose()).collect::<Result<Vec<_>>>()?;
+                Arc::new(Int64Array::from(values))
+            }
             Kind::Due { start_us, rate } => {
                 integers(&|row| start_us.saturating_add_unsigned(super::super::pacing::event_offset_us(row, *rate)))
             }
@@ -143,6 +158,14 @@ impl ColumnSpec {
         };
         let options = CastOptions { safe: false, ..CastOptions::default() };
         Ok(cast_with_options(&plain, &self.data_type, &options)?)
+    }
+
+    fn out_of_range(&self) -> EngineError {
+        EngineError::User {
+            sqlstate: "22003",
+            message: format!("the sequence of column \"{}\" has left the range of its type", self.name),
+            hint: Some(format!("Set \"fields.{}.end\", or give the column a wider type.", self.name)),
+        }
     }
 
     fn texts(&self, rows: &[u64], length: u64, some: impl Fn(u64) -> Option<u64>) -> ArrayRef {
@@ -176,6 +199,15 @@ impl ColumnSpec {
             column.append_value(bytes)?;
         }
         Ok(Arc::new(column.finish()))
+    }
+}
+
+/// Whether a column of the type can hold a number.
+fn fits(data_type: &DataType, value: i64) -> bool {
+    match data_type {
+        DataType::Int16 => i16::try_from(value).is_ok(),
+        DataType::Int32 | DataType::Date32 => i32::try_from(value).is_ok(),
+        _ => true,
     }
 }
 
@@ -219,12 +251,7 @@ fn random_kind(settings: &mut Settings, field: &Field, unit: Option<Unit>, start
             Unit::Micros { .. } => (start_us, start_us.saturating_add(DAY_US)),
         };
         let (least, most) = (least.unwrap_or(default.0), most.unwrap_or(default.1));
-        let fits = match field.data_type() {
-            DataType::Int16 => i16::try_from(least).is_ok() && i16::try_from(most).is_ok(),
-            DataType::Int32 => i32::try_from(least).is_ok() && i32::try_from(most).is_ok(),
-            _ => true,
-        };
-        if least > most || !fits {
+        if least > most {
             return Err(settings.wrong("max", &most.to_string()));
         }
         return Ok(Kind::Integer { least, most });

@@ -52,6 +52,20 @@ const OPTIONS: [(&str, &str); 9] = [
 ];
 
 #[tokio::test]
+async fn a_sequence_ends_where_its_type_does() {
+    let clock = Clock::manual(0);
+    let refused = spec(&[("fields.v.kind", "sequence"), ("fields.v.end", "3000000000")], &clock).unwrap_err();
+    assert_eq!(refused.to_string(), "invalid value for parameter \"fields.v.end\": \"3000000000\"");
+    let options =
+        [("rows_per_second", "0"), ("rows", "10"), ("fields.v.kind", "sequence"), ("fields.v.start", "2147483640"), ("fields.v.step", "3")];
+    let source = open_source_with(&spec(&options, &clock).unwrap(), clock.clone()).await.unwrap();
+    let split = source.discover().await.unwrap().splits[0].clone();
+    let mut reader = source.open(&split, 0, &[1]).await.unwrap();
+    let failed = reader.read(10, None).await.unwrap_err();
+    assert_eq!(failed.to_string(), "the sequence of column \"v\" has left the range of its type");
+}
+
+#[tokio::test]
 async fn rows_are_a_function_of_their_number() {
     let clock = Clock::manual(0);
     let source = open_source_with(&spec(&OPTIONS, &clock).unwrap(), clock.clone()).await.unwrap();
