@@ -3,6 +3,7 @@
 
 pub(crate) mod activity;
 pub mod cancel;
+pub(crate) mod notices;
 pub(crate) mod prepared;
 pub(crate) mod settings;
 pub(crate) mod text;
@@ -36,6 +37,7 @@ use crate::{
     session::{
         activity::SessionEntry,
         cancel::{Cancel, CancelHandle},
+        notices::Notices,
         prepared::PreparedStatements,
         transaction::{Phase, Transaction},
         variables::Variables,
@@ -283,16 +285,12 @@ impl Session {
 
     /// Sends a notice, unless the client does not want to hear of its kind.
     pub(crate) fn notify(&self, notice: Notice) {
-        use crate::error::Severity;
-        let quiet = match self.variables.get("client_min_messages").as_deref() {
-            Some("error") => true,
-            Some("warning") => !matches!(notice.severity, Severity::Warning),
-            _ => false,
-        };
-        if !quiet {
-            // A client that has gone does not miss it.
-            let _ = self.notices.send(notice);
-        }
+        self.notices().send(notice);
+    }
+
+    /// For who has something to say when the statement has been answered already.
+    pub(crate) fn notices(&self) -> Notices {
+        Notices::new(self.notices.clone(), self.variables.get("client_min_messages").as_deref())
     }
 
     /// Who is on the other side.

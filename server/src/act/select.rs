@@ -26,6 +26,7 @@ use crate::{
     query::run::{self, Run},
     relation::{
         contents::found_rows,
+        left_out::LeftOutOfAll,
         resolve::{relations, resolve},
         system::{self, SystemSource},
     },
@@ -78,7 +79,9 @@ pub(crate) async fn prepare(
         system::table(relation.read(&SystemContext { catalog: &catalog, server, session: &view, relations: &server.system })?)
     };
     let plan = resolve(plan, &opened.tables, &system_table)?;
-    Ok(Run { plan, rows: opened.rows, now_us: session.now_us(), cancel, keep: Vec::<Arc<dyn Any + Send + Sync>>::new() })
+    let left_out = LeftOutOfAll::new(opened.left_out, session.notices());
+    let keep = Vec::<Arc<dyn Any + Send + Sync>>::new();
+    Ok(Run { plan, rows: opened.rows, now_us: session.now_us(), cancel, left_out, keep })
 }
 
 /// Where a key value of a lookup comes from.

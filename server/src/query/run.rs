@@ -9,6 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::{
     answer::BatchStream,
     error::{Result, SqlError},
+    relation::left_out::LeftOutOfAll,
     session::cancel::Cancel,
     state::ServerState,
 };
@@ -23,6 +24,8 @@ pub(crate) struct Run {
     pub(crate) now_us: i64,
     /// What ends it.
     pub(crate) cancel: Cancel,
+    /// Told when it has ended.
+    pub(crate) left_out: LeftOutOfAll,
     /// What lives as long as it does.
     pub(crate) keep: Vec<Arc<dyn Any + Send + Sync>>,
 }
@@ -42,8 +45,13 @@ pub(crate) async fn stream(state: &Arc<ServerState>, run: Run) -> Result<BatchSt
         }
     };
     let (first, rest) = run.cancel.race(state.batch.run(start)).await?;
-    let Some(first) = first else { return Ok(stream::empty().boxed()) };
-    let batches = stream::once(async move { first }).chain(rest.map_err(SqlError::from));
+    let Some(first) = first else {
+        run.left_out.tell();
+        return Ok(stream::empty().boxed());
+    };
+    let left_out = run.left_out;
+    let end = stream::once(async move { left_out.tell() }).filter_map(|()| std::future::ready(None));
+    let batches = stream::once(async move { first }).chain(rest.map_err(SqlError::from)).chain(end);
     Ok(state.batch.stream(batches, run.cancel, run.keep))
 }
 
