@@ -13,6 +13,7 @@ pub mod catalog;
 pub mod error;
 pub mod explain;
 pub mod functions;
+pub mod interrupt;
 pub mod logical;
 mod lower;
 pub mod optimize;

@@ -11,6 +11,7 @@ use crate::{
     error::Result,
     explain::explain_graph,
     functions::session::session_config,
+    interrupt::Interrupt,
     optimize::optimize,
     parse::parse,
     pg_text::TextSettings,
@@ -65,6 +66,7 @@ impl Bench {
             server_version: "15.0",
             system: &NoSystemRelations,
             parameter_types: &[],
+            interrupt: &Interrupt::never(),
         };
         let parsed = parse(sql)?;
         assert_eq!(parsed.len(), 1, "one statement: {sql}");
@@ -87,7 +89,7 @@ impl Bench {
     /// The optimized plan, one node a line.
     pub(crate) fn optimized(&self, sql: &str) -> String {
         let plan = self.bound(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
-        let optimized = optimize(plan, session_config().options()).unwrap_or_else(|error| panic!("{sql}: {error} {:?}", error.detail));
+        let optimized = optimize(plan, session_config().options(), &Interrupt::never()).unwrap_or_else(|error| panic!("{sql}: {error} {:?}", error.detail));
         optimized.display_indent().to_string()
     }
 

@@ -13,6 +13,7 @@ use millpond_planner::{
         name::quoted,
         object::{QuerySettings, Sink, SinkInput},
     },
+    interrupt::Interrupt,
     parse::ParsedStatement,
     pg_text::TextSettings,
     types::SqlType,
@@ -23,12 +24,26 @@ use crate::{
     relation::system::SystemSource,
     session::{
         Session,
+        cancel::Cancel,
         settings::{OWNER_NAME, SERVER_VERSION},
         text,
         variables::Variables,
     },
     system_tables::registry::SystemRelations,
 };
+
+/// Parsing and binding of a shorter statement are over soon enough to keep a thread that serves connections.
+const SHORT_STATEMENT_BYTES: usize = 4 << 10;
+
+/// Whether a text may take long to parse and bind.
+pub(crate) fn is_long(text: &str) -> bool {
+    text.len() > SHORT_STATEMENT_BYTES
+}
+
+/// Does a part of planning. What may take long leaves the thread's other connections to another thread.
+pub(crate) fn planning<T>(long: bool, work: impl FnOnce() -> T) -> T {
+    if long { tokio::task::block_in_place(work) } else { work() }
+}
 
 /// System relations and settings by name, for the planner.
 struct SystemNames {
@@ -64,11 +79,12 @@ pub(crate) struct SessionNames {
     user: String,
     database: String,
     system: SystemNames,
+    interrupt: Interrupt,
 }
 
 impl SessionNames {
-    /// Of a session as it is now.
-    pub(crate) fn of(session: &Session) -> Self {
+    /// Of a session as it is now, for a statement that `cancel` ends.
+    pub(crate) fn of(session: &Session, cancel: &Cancel) -> Self {
         Self {
             search_path: session.search_path(),
             text: session.text_settings(),
@@ -79,6 +95,7 @@ impl SessionNames {
                 variables: Some(session.variables.clone()),
                 process_id: session.info().process_id,
             },
+            interrupt: cancel.interrupt(),
         }
     }
 
@@ -93,13 +110,21 @@ impl SessionNames {
             server_version: SERVER_VERSION,
             system: &self.system,
             parameter_types: parameters,
+            interrupt: &self.interrupt,
         })
     }
 }
 
 /// Binds a statement of the session.
-pub(crate) fn bind(session: &Session, catalog: &Catalog, parsed: &ParsedStatement, parameters: &[Option<SqlType>]) -> Result<Bound> {
-    Ok(SessionNames::of(session).with(catalog, parameters, |context| bind::bind(parsed, context))?)
+pub(crate) fn bind(
+    session: &Session,
+    catalog: &Catalog,
+    parsed: &ParsedStatement,
+    parameters: &[Option<SqlType>],
+    cancel: &Cancel,
+) -> Result<Bound> {
+    let names = SessionNames::of(session, cancel);
+    Ok(planning(is_long(&parsed.text), || names.with(catalog, parameters, |context| bind::bind(parsed, context)))?)
 }
 
 /// Calls `bind` for something that is stored, outside of any session.
@@ -107,6 +132,7 @@ pub(crate) fn with_stored<T>(
     system: &Arc<SystemRelations>,
     catalog: &Catalog,
     text: TextSettings,
+    interrupt: Interrupt,
     bind: impl FnOnce(&BindContext<'_>) -> T,
 ) -> T {
     let names = SessionNames {
@@ -115,6 +141,7 @@ pub(crate) fn with_stored<T>(
         user: OWNER_NAME.to_owned(),
         database: millpond_planner::catalog::DATABASE.to_owned(),
         system: SystemNames { relations: system.clone(), variables: None, process_id: 0 },
+        interrupt,
     };
     names.with(catalog, &[], bind)
 }
@@ -125,6 +152,7 @@ pub(crate) fn bind_stored_query(
     catalog: &Catalog,
     object: &Object,
     settings: &QuerySettings,
+    interrupt: &Interrupt,
 ) -> Result<LogicalPlan> {
     let definition = match &object.body {
         ObjectBody::Sink(Sink { input: SinkInput::Relation(id), .. }) => {
@@ -134,7 +162,7 @@ pub(crate) fn bind_stored_query(
         _ => object.definition().ok_or_else(|| SqlError::internal("an object without a query"))?.to_owned(),
     };
     let bind = |context: &BindContext<'_>| bind::bind_stored_query(&definition, settings, context);
-    Ok(with_stored(system, catalog, text::of_settings(settings)?, bind)?.plan)
+    Ok(with_stored(system, catalog, text::of_settings(settings)?, interrupt.clone(), bind)?.plan)
 }
 
 /// DataFusion's options for expressions of a stored query.

@@ -23,6 +23,7 @@ use millpond_planner::{
         Catalog, Object, ObjectBody,
         object::{LateRows, Sink, Source, Watermark},
     },
+    interrupt::Interrupt,
     relation_source::RelationKind,
     stream::{Root, StreamPlan, StreamRelation, StreamRelations, ViewOptions, plan_view},
 };
@@ -168,7 +169,7 @@ pub(crate) async fn create_source(state: &ServerState, object: &Object) -> Resul
 }
 
 /// Plans the job of a materialized view or sink.
-pub(crate) fn plan(state: &ServerState, catalog: &Catalog, object: &Object) -> Result<StreamPlan> {
+pub(crate) fn plan(state: &ServerState, catalog: &Catalog, object: &Object, interrupt: &Interrupt) -> Result<StreamPlan> {
     let (emit_on_window_close, query_settings, root) = match &object.body {
         ObjectBody::MaterializedView(view) => (view.emit_on_window_close, &view.settings, Root::Collection { id: object.id }),
         ObjectBody::Sink(sink) => {
@@ -177,8 +178,8 @@ pub(crate) fn plan(state: &ServerState, catalog: &Catalog, object: &Object) -> R
         }
         _ => return Err(SqlError::internal("only views and sinks have jobs")),
     };
-    let bound = binding::bind_stored_query(&state.system, catalog, object, query_settings)?;
-    let options = ViewOptions { emit_on_window_close, root, config: binding::config_of(query_settings)? };
+    let bound = binding::bind_stored_query(&state.system, catalog, object, query_settings, interrupt)?;
+    let options = ViewOptions { emit_on_window_close, root, config: binding::config_of(query_settings)?, interrupt: interrupt.clone() };
     Ok(plan_view(&bound, &KnownRelations::new(catalog, &state.jobs), &options)?)
 }
 
@@ -377,7 +378,7 @@ pub(crate) fn resume(state: &ServerState, id: u64, skip: bool) -> Result<()> {
         return Err(SqlError::new("55000", format!("source \"{}\" could not be opened when the server was started", source.name))
             .with_hint("What it had read is in the epoch log, which is read at a start: mend the source and start the server again."));
     }
-    let plan = plan(state, &catalog, &object)?;
+    let plan = plan(state, &catalog, &object, &Interrupt::never())?;
     start(state, &object, plan)?;
     state.engine.unpark(id);
     state.jobs.broken.write().remove(&id);
@@ -480,7 +481,7 @@ pub(crate) async fn recover(state: &ServerState) -> Result<()> {
     let starting = state.engine.starting();
     for object in catalog.objects() {
         if matches!(object.body, ObjectBody::MaterializedView(_) | ObjectBody::Sink(_))
-            && let Err(error) = plan(state, &catalog, object).and_then(|plan| start(state, object, plan))
+            && let Err(error) = plan(state, &catalog, object, &Interrupt::never()).and_then(|plan| start(state, object, plan))
         {
             broken(state, object, &error);
         }

@@ -3,6 +3,8 @@
 
 pub(crate) mod activity;
 pub mod cancel;
+pub(crate) mod notices;
+mod parsing;
 pub(crate) mod prepared;
 pub(crate) mod settings;
 pub(crate) mod text;
@@ -36,6 +38,7 @@ use crate::{
     session::{
         activity::SessionEntry,
         cancel::{Cancel, CancelHandle},
+        notices::Notices,
         prepared::PreparedStatements,
         transaction::{Phase, Transaction},
         variables::Variables,
@@ -124,6 +127,8 @@ pub struct Session {
     activity: SessionEntry,
     /// A COPY that has the transaction's work.
     lent: Option<Arc<Mutex<Lent>>>,
+    /// How long the text of the next statement took to parse.
+    parsing: Duration,
     /// When the statement that runs began, microseconds since 1970.
     statement_us: i64,
     /// The text settings, with the variables' generation they were made from.
@@ -153,6 +158,7 @@ impl Session {
             clock,
             activity,
             lent: None,
+            parsing: Duration::ZERO,
             statement_us: now_us,
             text,
         }
@@ -199,7 +205,7 @@ impl Session {
     /// # Errors
     /// 42601 with the position in the text.
     pub fn parse_script(&mut self, sql: &str) -> Result<Vec<ParsedStatement>> {
-        Ok(parse::parse(sql)?.into_iter().map(|statement| ParsedStatement(Arc::new(statement))).collect())
+        Ok(self.parse(sql)?.into_iter().map(|statement| ParsedStatement(Arc::new(statement))).collect())
     }
 
     /// Executes a statement of a simple query. All statements of a script are one transaction unless it says otherwise.
@@ -226,7 +232,7 @@ impl Session {
     }
 
     async fn prepare_statement(&mut self, sql: &str, parameter_types: &[Option<i32>]) -> Result<Prepared> {
-        let mut statements = parse::parse(sql)?;
+        let mut statements = self.parse(sql)?;
         let Some(parsed) = statements.pop() else {
             return Ok(Prepared { parameter_types: Vec::new(), columns: None, plan: None });
         };
@@ -239,7 +245,9 @@ impl Session {
         }
         self.statement_us = self.clock.wall_micros();
         self.refresh_text();
-        statement::prepare(self, parsed, parameter_types).await
+        let timeout = self.statement_timeout();
+        let cancel = self.cancel.start_statement(timeout);
+        statement::prepare(self, parsed, parameter_types, &cancel).await
     }
 
     /// Executes a prepared statement.
@@ -283,16 +291,12 @@ impl Session {
 
     /// Sends a notice, unless the client does not want to hear of its kind.
     pub(crate) fn notify(&self, notice: Notice) {
-        use crate::error::Severity;
-        let quiet = match self.variables.get("client_min_messages").as_deref() {
-            Some("error") => true,
-            Some("warning") => !matches!(notice.severity, Severity::Warning),
-            _ => false,
-        };
-        if !quiet {
-            // A client that has gone does not miss it.
-            let _ = self.notices.send(notice);
-        }
+        self.notices().send(notice);
+    }
+
+    /// For who has something to say when the statement has been answered already.
+    pub(crate) fn notices(&self) -> Notices {
+        Notices::new(self.notices.clone(), self.variables.get("client_min_messages").as_deref())
     }
 
     /// Who is on the other side.
@@ -409,7 +413,7 @@ impl Session {
         if let Some(work) = &mut self.transaction.work {
             work.release_guards();
         }
-        let timeout = self.variables.get("statement_timeout").and_then(|value| settings::duration(&value));
+        let timeout = self.statement_timeout();
         Ok(self.cancel.start_statement(timeout))
     }
 

@@ -71,12 +71,12 @@ pub(crate) async fn execute(session: &mut Session, parsed: &ParsedStatement, par
         Statement::Show(wanted) => show::execute(session, wanted),
         Statement::Reset(target) => settings::reset(session, target),
         Statement::Discard(target) => settings::discard(session, *target),
-        Statement::Prepare(prepare) => act_prepare::prepare(session, prepare).await,
+        Statement::Prepare(prepare) => act_prepare::prepare(session, prepare, cancel).await,
         Statement::Execute { name, arguments } => {
             let plan = session.prepared.get(&fold(name))?.plan.clone().ok_or_else(|| SqlError::internal("nothing was prepared"))?;
             let catalog = session.catalog();
             let bind = |context: &BindContext<'_>| bind::bind_expression_values(arguments, &plan.types, context);
-            let arguments = SessionNames::of(session).with(&catalog, &[], bind)?;
+            let arguments = SessionNames::of(session, cancel).with(&catalog, &[], bind)?;
             Box::pin(act_prepare::execute(session, &plan, &arguments, cancel)).await
         }
         Statement::Deallocate(name) => act_prepare::deallocate(session, name.as_ref().map(fold).as_deref()),
@@ -89,7 +89,7 @@ pub(crate) async fn execute(session: &mut Session, parsed: &ParsedStatement, par
         statement if ddl::is_definition(statement) => ddl::execute(session, parsed, cancel).await,
         _ => {
             let catalog = session.catalog();
-            let bound = binding::bind(session, &catalog, parsed, &parameters.types)?;
+            let bound = binding::bind(session, &catalog, parsed, &parameters.types, cancel)?;
             act(session, &bound, parsed, &parameters.values, cancel).await
         }
     }
@@ -115,7 +115,7 @@ pub(crate) async fn act(
             let Statement::DeclareCursor(declared) = &parsed.statement else { return Err(SqlError::internal("a cursor is not declared")) };
             let (scroll, may_scroll) = (declared.scroll == Some(true), declared.scroll.is_none());
             let declaration = cursor::Declaration { name, query, scroll, may_scroll, hold: *hold, text: &parsed.text };
-            cursor::declare(session, declaration, values).await
+            cursor::declare(session, declaration, values, cancel).await
         }
         BoundStatement::Analyze(_) => Ok(Answer::done("ANALYZE")),
         BoundStatement::Create(..)
@@ -130,18 +130,23 @@ pub(crate) async fn act(
 }
 
 /// Prepares a statement: binds it to tell its parameters and columns, and keeps what binding gave.
-pub(crate) async fn prepare(session: &mut Session, parsed: ParsedStatement, declared: &[Option<i32>]) -> Result<Prepared> {
+pub(crate) async fn prepare(session: &mut Session, parsed: ParsedStatement, declared: &[Option<i32>], cancel: &Cancel) -> Result<Prepared> {
     let declared = declared.iter().map(|oid| oid.map(type_of_oid).transpose()).collect::<Result<Vec<_>>>()?;
     let types: Vec<Option<SqlType>> = declared.into_iter().map(Option::flatten).collect();
-    prepare_typed(session, parsed, types)
+    prepare_typed(session, parsed, types, cancel)
 }
 
 /// The same with declared SQL types.
-pub(crate) fn prepare_typed(session: &Session, parsed: ParsedStatement, declared: Vec<Option<SqlType>>) -> Result<Prepared> {
+pub(crate) fn prepare_typed(
+    session: &Session,
+    parsed: ParsedStatement,
+    declared: Vec<Option<SqlType>>,
+    cancel: &Cancel,
+) -> Result<Prepared> {
     let text: Arc<str> = Arc::from(parsed.text.as_str());
     let mut plan = PreparedPlan { parsed: Arc::new(parsed), text, types: Vec::new(), cached: Mutex::new(None) };
     let columns = if is_planned(&plan.parsed.statement) {
-        let cached = plan.bind(session, &declared)?;
+        let cached = plan.bind(session, &declared, cancel)?;
         plan.types = cached.bound.parameter_types.clone();
         cached.bound.columns.as_ref().map(|columns| columns.iter().map(column).collect())
     } else {
@@ -171,11 +176,11 @@ fn utility_columns(session: &Session, statement: &Statement) -> Result<Option<Ve
 }
 
 impl PreparedPlan {
-    fn bind(&self, session: &Session, declared: &[Option<SqlType>]) -> Result<Arc<CachedPlan>> {
+    fn bind(&self, session: &Session, declared: &[Option<SqlType>], cancel: &Cancel) -> Result<Arc<CachedPlan>> {
         let (catalog, catalog_version) = session.server.catalog.versioned();
         // A catalog that only this transaction sees is nothing to remember plans by.
         if session.transaction.definitions.hides() {
-            let bound = binding::bind(session, &session.catalog(), &self.parsed, declared)?;
+            let bound = binding::bind(session, &session.catalog(), &self.parsed, declared, cancel)?;
             return Ok(Arc::new(CachedPlan { catalog_version, settings_generation: 0, bound, shortcut: None }));
         }
         let settings_generation = session.variables.generation();
@@ -185,9 +190,9 @@ impl PreparedPlan {
         {
             return Ok(cached.clone());
         }
-        let bound = binding::bind(session, &catalog, &self.parsed, declared)?;
+        let bound = binding::bind(session, &catalog, &self.parsed, declared, cancel)?;
         let shortcut = match &bound.statement {
-            BoundStatement::Query(query) => select::lookup(session, &catalog, query).map(Shortcut::Lookup),
+            BoundStatement::Query(query) => select::lookup(session, &catalog, query, &cancel.interrupt()).map(Shortcut::Lookup),
             _ => None,
         };
         let cached = Arc::new(CachedPlan { catalog_version, settings_generation, bound, shortcut });
@@ -214,7 +219,7 @@ pub(crate) async fn execute_prepared(
         return execute(session, &plan.parsed, Parameters::none(), cancel).await;
     }
     let types: Vec<Option<SqlType>> = plan.types.iter().cloned().map(Some).collect();
-    let cached = plan.bind(session, &types)?;
+    let cached = plan.bind(session, &types, cancel)?;
     if let Some(Shortcut::Lookup(lookup)) = &cached.shortcut
         && let Some(answer) = select::look_up(session, lookup, &values, cancel).await?
     {

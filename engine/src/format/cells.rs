@@ -133,8 +133,8 @@ pub fn build(data_type: &DataType, cells: Cells<'_>, lists: ListSyntax, refused:
         DataType::Utf8View => Arc::new(text_views(cells)),
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             let (mut parser, zoned) = (TimestampParser::default(), zone.is_some());
-            let name = if zoned { "timestamp with time zone" } else { "timestamp" };
-            let column = primitive::<TimestampMicrosecondType>(cells, refused, |text| parser.parse(text, zoned), |text| syntax(name, text));
+            let parse = |text: &[u8]| parser.parse(text, zoned);
+            let column = primitive::<TimestampMicrosecondType>(cells, refused, parse, |text| syntax(timestamp_name(zoned), text));
             Arc::new(column.with_timezone_opt(zone.clone()))
         }
         DataType::Date32 => Arc::new(primitive::<Date32Type>(cells, refused, timestamp::parse_date, |text| syntax("date", text))),
@@ -153,6 +153,42 @@ pub fn build(data_type: &DataType, cells: Cells<'_>, lists: ListSyntax, refused:
         DataType::List(item) => cell_lists::build(item, cells, lists, refused)?,
         other => return Err(EngineError::user("0A000", format!("columns of type {other} cannot be read from text"))),
     })
+}
+
+/// Whether a value of the type can be refused once its text has been found.
+pub fn can_refuse(data_type: &DataType) -> bool {
+    *data_type != DataType::Utf8View
+}
+
+/// Refuses the rows whose values of one column cannot be read, without building the column.
+pub fn check(data_type: &DataType, cells: Cells<'_>, lists: ListSyntax, refused: &mut Refused) -> Result<()> {
+    match data_type {
+        DataType::Int64 => refuse(cells, refused, |text| scalar::parse_i64(text).is_some(), |text| integer_reason("bigint", text)),
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+            let (mut parser, zoned) = (TimestampParser::default(), zone.is_some());
+            refuse(cells, refused, |text| parser.parse(text, zoned).is_some(), |text| syntax(timestamp_name(zoned), text));
+        }
+        other if can_refuse(other) => {
+            build(other, cells, lists, refused)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Refuses the rows whose value is not `valid`.
+fn refuse(cells: Cells<'_>, refused: &mut Refused, mut valid: impl FnMut(&[u8]) -> bool, reason: impl Fn(&[u8]) -> String) {
+    for (row, cell) in cells.iter().enumerate() {
+        if let Some(text) = cell
+            && !valid(text)
+        {
+            refused.add(row, || reason(text));
+        }
+    }
+}
+
+fn timestamp_name(zoned: bool) -> &'static str {
+    if zoned { "timestamp with time zone" } else { "timestamp" }
 }
 
 /// "invalid input syntax for type x", as Postgres says it.

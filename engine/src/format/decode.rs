@@ -6,7 +6,7 @@ use arrow::{
     array::BooleanArray,
     buffer::Buffer,
     compute::filter_record_batch,
-    datatypes::SchemaRef,
+    datatypes::{DataType, SchemaRef},
     record_batch::{RecordBatch, RecordBatchOptions},
 };
 
@@ -37,14 +37,17 @@ pub struct DecodedRows {
 pub struct TextDecoder {
     scanner: Box<dyn RowScanner>,
     schema: SchemaRef,
+    /// Types of columns that are read only to see whether they can be, behind those of the schema.
+    checked: Vec<DataType>,
     lists: ListSyntax,
 }
 
 impl TextDecoder {
-    /// A decoder whose scanner finds the columns of `schema`, in its order.
-    pub fn new(scanner: Box<dyn RowScanner>, schema: SchemaRef, lists: ListSyntax) -> Self {
-        assert_eq!(scanner.width(), schema.fields().len(), "a scanner finds the columns of its schema");
-        Self { scanner, schema, lists }
+    /// A decoder whose scanner finds the columns of `schema`, in its order, and behind them columns of the types `checked`, which the batches do
+    /// not have: a value there that its type does not take makes its row bad all the same.
+    pub fn new(scanner: Box<dyn RowScanner>, schema: SchemaRef, checked: Vec<DataType>, lists: ListSyntax) -> Self {
+        assert_eq!(scanner.width(), schema.fields().len() + checked.len(), "a scanner finds the columns that are decoded");
+        Self { scanner, schema, checked, lists }
     }
 
     /// Decodes up to `max_rows` whole rows of `text` from byte `from` on. `base` is the split offset of the block's first byte.
@@ -59,9 +62,12 @@ impl TextDecoder {
         }
         let block = TextBlock { text: text.clone(), arena: Buffer::from_vec(std::mem::take(&mut scanned.arena)) };
         let mut columns = Vec::with_capacity(scanned.width);
+        let column = |slot| Cells { block: &block, spans: &scanned.spans, width: scanned.width, slot };
         for (slot, field) in self.schema.fields().iter().enumerate() {
-            let column = Cells { block: &block, spans: &scanned.spans, width: scanned.width, slot };
-            columns.push(cells::build(field.data_type(), column, self.lists, &mut refused)?);
+            columns.push(cells::build(field.data_type(), column(slot), self.lists, &mut refused)?);
+        }
+        for (slot, data_type) in (columns.len()..).zip(&self.checked) {
+            cells::check(data_type, column(slot), self.lists, &mut refused)?;
         }
         let options = RecordBatchOptions::new().with_row_count(Some(scanned.rows.len()));
         let mut batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;

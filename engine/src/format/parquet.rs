@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use arrow::{
     array::{Array, ArrayRef, BooleanArray},
-    compute::{CastOptions, cast_with_options, filter_record_batch},
-    datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit},
+    compute::{CastOptions, can_cast_types, cast_with_options, filter_record_batch},
+    datatypes::{DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef, TimeUnit},
     record_batch::{RecordBatch, RecordBatchOptions},
     util::display::FormatOptions,
 };
@@ -94,6 +94,8 @@ pub struct ParquetBatches {
     schema: SchemaRef,
     /// Per output column, its place among the decoded ones.
     places: Vec<usize>,
+    /// Columns that are decoded only to see whether their values fit, with their places.
+    checked: Vec<(FieldRef, usize)>,
 }
 
 /// Rows of one batch, the refused ones with their number in it.
@@ -110,21 +112,33 @@ pub struct ParquetRows {
 }
 
 impl ParquetBatches {
-    /// Reads the columns of `schema` (by name) from row `from` on. Names are compared exactly, else without regard to case.
-    pub fn open<R: ChunkReader + 'static>(file: &str, reader: R, schema: SchemaRef, from: u64) -> Result<Self> {
+    /// Reads the columns `wanted` of those of `declared` (by name) from row `from` on. Names are compared exactly, else without regard to case.
+    pub fn open<R: ChunkReader + 'static>(file: &str, reader: R, declared: &SchemaRef, wanted: &[usize], from: u64) -> Result<Self> {
         let failed = |error: ParquetError| parquet_error(file, &error);
         let found = ArrowReaderMetadata::load(&reader, ArrowReaderOptions::new()).map_err(failed)?;
-        let columns = schema.fields().iter().map(|field| column_of(file, found.schema(), field.name())).collect::<Result<Vec<_>>>()?;
+        let schema = Arc::new(declared.project(wanted)?);
+        let mut columns = schema.fields().iter().map(|field| column_of(file, found.schema(), field.name())).collect::<Result<Vec<_>>>()?;
         // Text is decoded as views, which share the pages they come from.
         let hints: Vec<Field> = found.schema().fields().iter().map(|field| with_views(field)).collect();
         let hints = Arc::new(Schema::new_with_metadata(hints, found.schema().metadata().clone()));
         let options = ArrowReaderOptions::new().with_schema(hints);
         let metadata = ArrowReaderMetadata::try_new(found.metadata().clone(), options).map_err(failed)?;
+        let mut checked = Vec::new();
+        for field in (0..declared.fields().len()).filter(|column| !wanted.contains(column)).map(|column| &declared.fields()[column]) {
+            // What nobody reads need not be there.
+            let Ok(column) = column_of(file, found.schema(), field.name()) else { continue };
+            let (has, declared) = (metadata.schema().field(column).data_type(), field.data_type());
+            if !always_fits(has, declared) && can_cast_types(has, declared) {
+                columns.push(column);
+                checked.push(Arc::clone(field));
+            }
+        }
         let mut kept: Vec<usize> = columns.clone();
         kept.sort_unstable();
         kept.dedup();
         let places = columns.iter().map(|column| kept.iter().position(|other| other == column)).collect::<Option<Vec<_>>>();
-        let places = places.ok_or_else(|| EngineError::Internal("a column of a Parquet file was lost".into()))?;
+        let mut places = places.ok_or_else(|| EngineError::Internal("a column of a Parquet file was lost".into()))?;
+        let checked = checked.into_iter().zip(places.split_off(wanted.len())).collect();
         let mask = ProjectionMask::roots(metadata.parquet_schema(), kept);
         let (groups, skipped) = groups_from(&metadata, from);
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(reader, metadata)
@@ -134,7 +148,7 @@ impl ParquetBatches {
             .with_batch_size(CHUNK_ROWS)
             .build()
             .map_err(failed)?;
-        Ok(Self { file: file.to_owned(), reader, schema, places })
+        Ok(Self { file: file.to_owned(), reader, schema, places, checked })
     }
 
     /// The next rows; `None` at the end.
@@ -148,6 +162,9 @@ impl ParquetBatches {
             .zip(self.schema.fields())
             .map(|(place, field)| convert(batch.column(*place), field, &mut refused))
             .collect::<Result<Vec<_>>>()?;
+        for (field, place) in &self.checked {
+            convert(batch.column(*place), field, &mut refused)?;
+        }
         let read = batch.num_rows();
         let options = RecordBatchOptions::new().with_row_count(Some(read));
         let mut batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
@@ -188,6 +205,14 @@ fn groups_from(metadata: &ArrowReaderMetadata, from: u64) -> (Vec<usize>, usize)
         before += rows;
     }
     (Vec::new(), 0)
+}
+
+/// Whether every value of a type of the file is one of the declared type.
+fn always_fits(found: &DataType, declared: &DataType) -> bool {
+    let is_integer = |data_type: &DataType| matches!(data_type, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64);
+    found == declared
+        || is_integer(found) && is_integer(declared) && found.primitive_width() <= declared.primitive_width()
+        || matches!((found, declared), (DataType::UInt8, DataType::Int16) | (DataType::UInt16, DataType::Int32) | (DataType::UInt32, DataType::Int64))
 }
 
 /// A decoded column in the type it was declared with.

@@ -295,7 +295,8 @@ impl SourceReader {
         let operator = format!("source {}", self.source.name);
         for bad in &held.bad {
             if self.source.fail_on_bad_rows && !self.orders.skip_bad_rows() {
-                return Err(bad.refusal(&self.source.name, &split.split.id));
+                let place = self.source.source().row_at(&split.split, bad.offset).await;
+                return Err(bad.refusal(&self.source.name, &place));
             }
             self.side.bad_row(&operator, bad.text.clone(), bad.reason.clone());
         }

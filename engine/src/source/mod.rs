@@ -71,10 +71,10 @@ pub struct BadRow {
 }
 
 impl BadRow {
-    /// The error of a reader that does not put such rows aside.
-    pub fn refusal(&self, source: &str, split: &str) -> EngineError {
-        let Self { text, reason, offset } = self;
-        EngineError::user("22P04", format!("source \"{source}\": bad row in \"{split}\" at offset {offset}: {reason} (row: {text})"))
+    /// The error of a reader that does not put such rows aside. `place` is what [`Source::row_at`] says.
+    pub fn refusal(&self, source: &str, place: &str) -> EngineError {
+        let Self { text, reason, .. } = self;
+        EngineError::user("22P02", format!("source \"{source}\": bad row in {place}: {reason} (row: {text})"))
     }
 }
 
@@ -94,6 +94,11 @@ pub trait Source: Send + Sync + std::fmt::Debug {
 
     /// A reader of `split` from `from` (0 = the beginning) that gives the columns of `projection`.
     async fn open(&self, split: &Split, from: Offset, projection: &[usize]) -> Result<Box<dyn SplitReader>>;
+
+    /// Where a person finds the row that ends at an offset of a split.
+    async fn row_at(&self, split: &Split, offset: Offset) -> String {
+        format!("\"{}\" at offset {offset}", split.id)
+    }
 }
 
 /// What discovery found.

@@ -1,7 +1,7 @@
 //! What is shared while one statement is bound.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -31,12 +31,17 @@ pub struct Binder<'a> {
     references: RefCell<Vec<Reference>>,
     /// How many views deep the text stands that is being bound; 0 is the user's own.
     depth: RefCell<usize>,
+    /// Queries and relations of the plan so far, each as often as the plan has it.
+    relations: Cell<usize>,
     /// Types of the columns that the next query's rows are stored in.
     pub(super) targets: RefCell<Option<Vec<SqlType>>>,
 }
 
 /// Views within views within views.
 const MAX_VIEW_DEPTH: usize = 64;
+
+/// Most queries and relations of a plan. A reference to a WITH query or a view repeats its plan, so that a short text can mean a plan of any size.
+const MAX_RELATIONS: usize = 4_000;
 
 impl<'a> Binder<'a> {
     pub(super) fn new(context: &'a BindContext<'a>) -> Self {
@@ -56,6 +61,7 @@ impl<'a> Binder<'a> {
             dependencies: RefCell::default(),
             references: RefCell::default(),
             depth: RefCell::default(),
+            relations: Cell::default(),
             targets: RefCell::default(),
         }
     }
@@ -101,6 +107,28 @@ impl<'a> Binder<'a> {
     /// Where it names them.
     pub(super) fn references(&self) -> Vec<Reference> {
         self.references.borrow().clone()
+    }
+
+    /// Queries and relations of the plan so far.
+    pub(super) fn relations(&self) -> usize {
+        self.relations.get()
+    }
+
+    /// Notes that the plan has so many queries and relations more.
+    ///
+    /// # Errors
+    /// 54001 if these are too many; what the statement is interrupted with.
+    pub(super) fn add_relations(&self, more: usize, span: Span) -> Result<()> {
+        self.context.interrupt.check()?;
+        let total = self.relations.get().saturating_add(more);
+        self.relations.set(total);
+        if total <= MAX_RELATIONS {
+            return Ok(());
+        }
+        Err(PlanError::new(sqlstate::STATEMENT_TOO_COMPLEX, "statement is too complex")
+            .with_detail(format!("Its plan would have more than {MAX_RELATIONS} queries and relations."))
+            .with_hint("Each reference to a WITH query or view repeats its plan. Keep its rows in a table or materialized view instead.")
+            .at(span))
     }
 
     /// Binds the text of a view.

@@ -34,6 +34,7 @@ impl Binder<'_> {
                 return Err(PlanError::new(sqlstate::DUPLICATE_ALIAS, message).at(cte.alias.name.span));
             }
             let visible = Rc::new(tables.clone());
+            let before = self.relations();
             let rows = if with.recursive && mentions(&cte.query, &name) {
                 self.recursive(cte, &name, outer, &visible)?
             } else {
@@ -41,7 +42,7 @@ impl Binder<'_> {
                 rename(rows, cte, &name)?
             };
             let columns = self.under_alias_columns(&rows);
-            tables.insert(name, CommonTable { plan: rows.plan, columns });
+            tables.insert(name, CommonTable { plan: rows.plan, columns, relations: self.relations() - before });
         }
         Ok(tables)
     }
@@ -91,7 +92,7 @@ impl Binder<'_> {
             })
             .collect();
         let mut tables = CommonTables::below(common);
-        tables.insert(name.to_owned(), CommonTable { plan: work_plan, columns: work_columns });
+        tables.insert(name.to_owned(), CommonTable { plan: work_plan, columns: work_columns, relations: 1 });
         let step = self.set_expression(right, outer, &Rc::new(tables))?;
         if step.columns.len() != base.columns.len() {
             let message = "each UNION query must have the same number of columns";

@@ -141,9 +141,11 @@ impl Binder<'_> {
         if name.schema.is_none()
             && let Some(table) = common.find(&name.name)
         {
+            self.add_relations(table.relations, span)?;
             let rows = BoundRows { plan: table.plan.clone(), columns: table.columns.clone() };
             return self.under_alias(rows, alias, Named { name: name.name.clone(), schema: None });
         }
+        self.add_relations(1, span)?;
         if let Some(item) = self.system_relation(name, alias)? {
             return Ok(item);
         }

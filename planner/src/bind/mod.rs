@@ -52,7 +52,7 @@ pub use self::{
     statement::{bind, bind_expression_values, bind_query, bind_query_text, bind_source_columns, bind_stored_query},
     typed::Typed,
 };
-use crate::{catalog::Catalog, pg_text::TextSettings, types::SqlType};
+use crate::{catalog::Catalog, interrupt::Interrupt, pg_text::TextSettings, types::SqlType};
 
 /// Relations that the server makes up: `pg_catalog`, `information_schema`, `millpond`.
 pub trait SystemRelations: Send + Sync {
@@ -101,6 +101,8 @@ pub struct BindContext<'a> {
     pub system: &'a dyn SystemRelations,
     /// Types of parameters that the client declared.
     pub parameter_types: &'a [Option<SqlType>],
+    /// Asked at every expression and relation whether binding may go on.
+    pub interrupt: &'a Interrupt,
 }
 
 #[cfg(test)]

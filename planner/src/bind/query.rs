@@ -6,7 +6,10 @@ use datafusion::{
     common::{Column, ScalarValue},
     logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit},
 };
-use sqlparser::ast::{self, LimitClause, OrderBy, OrderByKind, Query, SetExpr, Spanned};
+use sqlparser::{
+    ast::{self, LimitClause, OrderBy, OrderByKind, Query, SetExpr, Spanned},
+    tokenizer::Span,
+};
 
 use super::{
     binder::Binder,
@@ -33,6 +36,7 @@ impl Binder<'_> {
     }
 
     fn query_level(&self, query: &Query, outer: Option<&Scope<'_>>, common: &Rc<CommonTables>) -> Result<BoundRows> {
+        self.add_relations(1, Span::empty())?;
         if query.for_clause.is_some() || query.settings.is_some() || query.format_clause.is_some() || !query.pipe_operators.is_empty() {
             return Err(PlanError::new(sqlstate::SYNTAX_ERROR, "syntax error after the query").at(query.span()));
         }

@@ -64,6 +64,8 @@ pub(super) struct ScopeRelation {
 pub(super) struct CommonTable {
     pub(super) plan: LogicalPlan,
     pub(super) columns: Vec<ScopeColumn>,
+    /// Queries and relations in its plan.
+    pub(super) relations: usize,
 }
 
 /// Relations of WITH that are visible, with those of the queries round about.

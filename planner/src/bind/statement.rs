@@ -269,7 +269,7 @@ impl Binder<'_> {
     /// Gives all parameters of a plan their types, and runs DataFusion's analysis.
     fn complete(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let plan = if self.parameter_count() > 0 { self.with_parameter_types(plan)? } else { plan };
-        session::analyze(plan)
+        session::analyze(plan, self.context.interrupt)
     }
 
     fn with_parameter_types(&self, plan: LogicalPlan) -> Result<LogicalPlan> {

@@ -54,6 +54,7 @@ impl Bench {
             server_version: "15.0",
             system: &NoSystemRelations,
             parameter_types: &[],
+            interrupt: &Interrupt::never(),
         };
         let parsed = parse::parse(sql)?;
         assert_eq!(parsed.len(), 1, "{sql}");
@@ -213,6 +214,7 @@ mod clauses;
 mod errors;
 mod expressions;
 mod formats;
+mod interrupts;
 mod parameters;
 mod statements;
 

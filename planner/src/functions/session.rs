@@ -26,12 +26,20 @@ use datafusion::{
     },
     optimizer::Analyzer,
     physical_expr::create_physical_expr,
+    physical_optimizer::optimizer::PhysicalOptimizer,
     physical_plan::{ExecutionPlan, PhysicalExpr},
     physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner},
     prelude::SessionConfig,
 };
 
-use crate::{error::Result, logical::window_exec::WindowPlanner, optimize::batch_rules, types::SqlType, unnest::unnest};
+use crate::{
+    error::Result,
+    interrupt::{Interrupt, interruptible, interruptible_physical},
+    logical::window_exec::WindowPlanner,
+    optimize::batch_rules,
+    types::SqlType,
+    unnest::unnest,
+};
 
 /// DataFusion's own scalar functions, by name and alias.
 static DATAFUSION_FUNCTIONS: LazyLock<BTreeMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
@@ -66,9 +74,9 @@ pub fn session_state(
 ) -> SessionState {
     let mut all: Vec<Arc<dyn ExtensionPlanner + Send + Sync>> = vec![Arc::new(WindowPlanner)];
     all.extend(planners);
-    let rules = batch_rules();
     SessionStateBuilder::new()
-        .with_optimizer_rules(rules)
+        .with_optimizer_rules(interruptible(batch_rules()))
+        .with_physical_optimizer_rules(interruptible_physical(PhysicalOptimizer::new().rules))
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
@@ -102,10 +110,13 @@ impl QueryPlanner for PlannerWithExtensions {
 /// Subqueries that DataFusion does not know to decorrelate as joins, then its analysis: what is left of type coercion, and checks.
 ///
 /// # Errors
-/// 0A000 for what DataFusion cannot plan.
-pub(crate) fn analyze(plan: LogicalPlan) -> Result<LogicalPlan> {
+/// 0A000 for what DataFusion cannot plan; what `interrupt` says.
+pub(crate) fn analyze(plan: LogicalPlan, interrupt: &Interrupt) -> Result<LogicalPlan> {
     static OPTIONS: LazyLock<ConfigOptions> = LazyLock::new(|| session_config().options().as_ref().clone());
-    Ok(Analyzer::new().execute_and_check(unnest(plan)?, &OPTIONS, |_, _| {})?)
+    interrupt.check()?;
+    let plan = unnest(plan)?;
+    interrupt.check()?;
+    Ok(Analyzer::new().execute_and_check(plan, &OPTIONS, |_, _| {})?)
 }
 
 /// A scalar function of DataFusion's.

@@ -8,6 +8,8 @@ use datafusion::{
     optimizer::OptimizerConfig,
 };
 
+use crate::interrupt::Interrupt;
+
 /// The configuration of one run of the optimizer.
 pub(super) struct StreamOptimizerConfig {
     aliases: Arc<AliasGenerator>,
@@ -16,8 +18,9 @@ pub(super) struct StreamOptimizerConfig {
 
 impl StreamOptimizerConfig {
     /// The session's options with what changelogs need.
-    pub(super) fn new(session: &ConfigOptions) -> Self {
+    pub(super) fn new(session: &ConfigOptions, interrupt: &Interrupt) -> Self {
         let mut options = session.clone();
+        interrupt.watch(&mut options);
         options.optimizer.enable_physical_uncorrelated_scalar_subquery = false;
         options.optimizer.skip_failed_rules = false;
         Self { aliases: Arc::new(AliasGenerator::new()), options: Arc::new(options) }

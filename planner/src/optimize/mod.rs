@@ -35,7 +35,10 @@ use datafusion::{
     },
 };
 
-use crate::error::PlanError;
+use crate::{
+    error::PlanError,
+    interrupt::{Interrupt, interruptible},
+};
 pub(crate) use batch::batch_rules;
 pub(crate) use rank_filter::is_ranking;
 pub(crate) use single_value::SINGLE_VALUE;
@@ -77,13 +80,14 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     ]
 }
 
-/// Optimizes an analyzed plan for continuous maintenance. `options` are those of the session that created the view.
+/// Optimizes an analyzed plan for continuous maintenance. `options` are those of the session that created the view. `interrupt` is asked before
+/// every step.
 ///
 /// # Errors
-/// A user error if a rule refuses the plan, XX000 if a rule breaks it.
-pub fn optimize(plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan, PlanError> {
-    let config = config::StreamOptimizerConfig::new(options);
-    Optimizer::with_rules(rules()).optimize(plan, &config, |_, _| {}).map_err(|error| refused_subquery(error.into()))
+/// A user error if a rule refuses the plan, XX000 if a rule breaks it; what `interrupt` says.
+pub fn optimize(plan: LogicalPlan, options: &ConfigOptions, interrupt: &Interrupt) -> Result<LogicalPlan, PlanError> {
+    let config = config::StreamOptimizerConfig::new(options, interrupt);
+    Optimizer::with_rules(interruptible(rules())).optimize(plan, &config, |_, _| {}).map_err(|error| refused_subquery(error.into()))
 }
 
 /// DataFusion's checks of subqueries know nothing of views; what they refuse gets our words.

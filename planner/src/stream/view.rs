@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     error::Result,
+    interrupt::Interrupt,
     lower::{Lowering, fragments, share_scans},
     optimize::optimize,
 };
@@ -39,12 +40,14 @@ pub struct ViewOptions {
     pub root: Root,
     /// The creating session's options: functions are evaluated under them, for ever (time zone).
     pub config: Arc<ConfigOptions>,
+    /// Asked whether the plan is still wanted.
+    pub interrupt: Interrupt,
 }
 
 impl ViewOptions {
     /// A view maintained in the collection `id`, under default options.
     pub fn collection(id: u64) -> Self {
-        Self { emit_on_window_close: false, root: Root::Collection { id }, config: Arc::default() }
+        Self { emit_on_window_close: false, root: Root::Collection { id }, config: Arc::default(), interrupt: Interrupt::never() }
     }
 }
 
@@ -70,10 +73,11 @@ pub struct StreamPlan {
 /// Plans a view over an analyzed query.
 ///
 /// # Errors
-/// 0A000 for what views do not support, 21000-style errors of constants, 42P01 for an unknown relation.
+/// 0A000 for what views do not support, 21000-style errors of constants, 42P01 for an unknown relation; what the interrupt
+/// says.
 pub fn plan_view(plan: &LogicalPlan, relations: &dyn StreamRelations, options: &ViewOptions) -> Result<StreamPlan> {
     supported::check(plan)?;
-    let optimized = optimize(plan.clone(), &options.config)?;
+    let optimized = optimize(plan.clone(), &options.config, &options.interrupt)?;
     let mut lowering = Lowering::new(relations, &options.config);
     let lowered = lowering.lower(&optimized)?;
     let lowered = if options.emit_on_window_close { window_close::emit_on_close(&mut lowering, lowered)? } else { lowered };

@@ -15,7 +15,9 @@ use crate::{
     act::select,
     answer::{Answer, BatchStream, Column, RowsTag},
     error::{Result, SqlError},
+    query::run::{self, Run},
     session::{Session, cancel::Cancel, transaction::Phase},
+    statement,
 };
 
 /// Most cursors of a session.
@@ -86,7 +88,12 @@ pub(crate) struct Declaration<'a> {
 }
 
 /// DECLARE name CURSOR FOR query.
-pub(crate) async fn declare(session: &mut Session, declaration: Declaration<'_>, values: &[ScalarValue]) -> Result<Answer> {
+pub(crate) async fn declare(
+    session: &mut Session,
+    declaration: Declaration<'_>,
+    values: &[ScalarValue],
+    cancel: &Cancel,
+) -> Result<Answer> {
     let Declaration { name, query, scroll, may_scroll, hold, text } = declaration;
     if session.transaction.phase() == Phase::Idle && !hold {
         return Err(SqlError::new("25P01", "DECLARE CURSOR can only be used in transaction blocks"));
@@ -97,7 +104,11 @@ pub(crate) async fn declare(session: &mut Session, declaration: Declaration<'_>,
     if session.cursors.open.len() >= CURSOR_LIMIT {
         return Err(SqlError::new("54000", "too many cursors in this session"));
     }
-    let (columns, rows) = select::open(session, query, values, Cancel::never()).await?;
+    let run = select::prepare(session, query.plan.clone(), values, Vec::new(), cancel.clone()).await?;
+    // Its rows are of later statements, which have cancels of their own.
+    let run = Run { cancel: Cancel::never(), ..run };
+    let rows = cancel.race(run::stream(&session.server, run)).await?;
+    let columns = query.columns.iter().map(statement::column).collect();
     let committed = session.transaction.phase() == Phase::Idle;
     let cursor = Cursor {
         columns,

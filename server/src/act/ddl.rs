@@ -55,7 +55,7 @@ pub(crate) async fn execute(session: &mut Session, parsed: &ParsedStatement, can
     }
     let server = session.server.clone();
     let guard = cancel.race(async { Ok::<_, SqlError>(server.catalog.lock().await) }).await?;
-    let bound = binding::bind(session, &session.catalog(), parsed, &[])?;
+    let bound = binding::bind(session, &session.catalog(), parsed, &[], cancel)?;
     let guard = match changes(&bound.statement) {
         Some(change) if session.transaction.definitions.wants_dropped_name(&server.catalog.snapshot(), change) => {
             drop(guard);
@@ -222,7 +222,8 @@ async fn create_job(session: &mut Session, object: &Object, tag: String, guard: 
     };
     let changed = server.catalog.snapshot().apply(change)?;
     jobs::check_exactness(&changed, &object)?;
-    let plan = jobs::plan(&server, &changed, &object)?;
+    // Its lowering has no bound by the length of its text.
+    let plan = tokio::task::block_in_place(|| jobs::plan(&server, &changed, &object, &cancel.interrupt()))?;
     if let ObjectBody::Sink(sink) = &object.body {
         let spec = jobs::sink_spec(&object.name, sink, &plan.schema, plan.append_only)?;
         // A job would go on trying; who creates the sink hears of it at once.

@@ -27,10 +27,10 @@ pub(crate) async fn execute(session: &mut Session, explain: &Explain, parameters
         return Err(SqlError::unsupported(format!("EXPLAIN (FORMAT {}) is not supported", explain.format)).with_hint("Use FORMAT TEXT."));
     }
     let catalog = session.catalog();
-    let bound = binding::bind(session, &catalog, &explain.statement, &parameters.types)?;
+    let bound = binding::bind(session, &catalog, &explain.statement, &parameters.types, cancel)?;
     let text = match explained_plan(&bound) {
         Some(plan) => bounded(session, plan.clone(), &parameters.values, explain, cancel).await?,
-        None => continuous(session, &catalog, &bound, explain)?,
+        None => continuous(session, &catalog, &bound, explain, cancel)?,
     };
     text_rows(&["QUERY PLAN"], text.lines().map(|line| vec![line.to_owned()]).collect(), RowsTag::Explain)
 }
@@ -52,12 +52,12 @@ async fn bounded(session: &mut Session, plan: LogicalPlan, values: &[ScalarValue
     let (analyze, verbose) = (explain.analyze, explain.verbose);
     let work = async move {
         let started = Instant::now();
-        let query = server.queries.plan(&run.plan, run.rows, run.now_us, false).await?;
+        let query = server.queries.plan(&run.plan, run.rows, run.now_us, false, &run.interrupt).await?;
         let planned = started.elapsed();
         if !analyze {
             let mut text = query.explain(verbose);
             if verbose {
-                text.push_str(&format!("\nLogical plan:\n{}", server.queries.optimize(&run.plan)?.display_indent()));
+                text.push_str(&format!("\nLogical plan:\n{}", server.queries.optimize(&run.plan, &run.interrupt)?.display_indent()));
             }
             return Ok(text);
         }
@@ -79,7 +79,7 @@ async fn bounded(session: &mut Session, plan: LogicalPlan, values: &[ScalarValue
 }
 
 /// The graph of a materialized view or sink that a statement would create.
-fn continuous(session: &Session, catalog: &Catalog, bound: &Bound, explain: &Explain) -> Result<String> {
+fn continuous(session: &Session, catalog: &Catalog, bound: &Bound, explain: &Explain, cancel: &Cancel) -> Result<String> {
     let refused = || SqlError::unsupported(format!("EXPLAIN {} is not supported", explain.statement.statement.tag()));
     let BoundStatement::CreateAs(create) = &bound.statement else { return Err(refused()) };
     if explain.analyze {
@@ -89,7 +89,7 @@ fn continuous(session: &Session, catalog: &Catalog, bound: &Bound, explain: &Exp
     let Some(change) = &create.change else { return Ok(String::new()) };
     let object = change.object().ok_or_else(refused)?;
     let changed = catalog.apply(change)?;
-    let plan = jobs::plan(&session.server, &changed, object)?;
+    let plan = tokio::task::block_in_place(|| jobs::plan(&session.server, &changed, object, &cancel.interrupt()))?;
     let name = |id: u64| changed.get(id).map_or_else(|| format!("relation {id}"), |object| object.name.clone());
     Ok(explain_graph(&plan.graph, &name))
 }

@@ -18,11 +18,11 @@ use crate::{
 };
 
 /// PREPARE name (types) AS statement.
-pub(crate) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<Answer> {
+pub(crate) async fn prepare(session: &mut Session, prepare: &Prepare, cancel: &Cancel) -> Result<Answer> {
     let name = fold(&prepare.name);
     session.prepared.check_free(&name)?;
     let types = prepare.types.iter().map(|data_type| Ok(Some(from_ast(data_type)?.0))).collect::<Result<Vec<Option<SqlType>>>>()?;
-    let prepared = statement::prepare_typed(session, prepare.statement.clone(), types)?;
+    let prepared = statement::prepare_typed(session, prepare.statement.clone(), types, cancel)?;
     session.prepared.insert(name, Arc::new(prepared), true)?;
     Ok(Answer::done("PREPARE"))
 }

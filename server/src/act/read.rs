@@ -19,9 +19,10 @@ use crate::{
     error::{Notice, Result, SqlError},
     relation::{
         contents::{CollectionContents, Contents},
+        left_out::LeftOut,
         provider::RelationTable,
         resolve::Relations,
-        source::SourceTable,
+        source::{BadRows, SourceTable},
     },
     session::{Session, cancel::Cancel, settings, transaction::Phase},
     state::ServerState,
@@ -50,6 +51,8 @@ pub(crate) struct Opened {
     pub(crate) tables: BTreeMap<u64, Arc<dyn TableProvider>>,
     /// About how many rows they have together.
     pub(crate) rows: u64,
+    /// What is left out of sources.
+    pub(crate) left_out: Vec<Arc<LeftOut>>,
 }
 
 /// How fresh the session wants reads to be, and how long it waits for that.
@@ -74,7 +77,14 @@ pub(crate) async fn open(session: &mut Session, catalog: &Catalog, relations: &R
             return Err(not_running(session, catalog, *id));
         };
         let ends = handle.status().into_iter().filter_map(|(split, bound)| Some((split.id, bound?.end))).collect();
-        let source = SourceTable::new(object.name.clone(), handle.source().clone(), ends, handle.fail_on_bad_rows);
+        let bad = if handle.fail_on_bad_rows {
+            BadRows::Fail
+        } else {
+            let left_out = LeftOut::of(&object.name);
+            opened.left_out.push(left_out.clone());
+            BadRows::LeaveOut(left_out)
+        };
+        let source = SourceTable::new(object.name.clone(), handle.source().clone(), ends, bad);
         opened.tables.insert(*id, Arc::new(source));
         // Sources do not tell; what they hold is rarely small.
         opened.rows += 1_000_000;

@@ -12,6 +12,7 @@ use millpond_planner::{
     bind::{BoundQuery, with_parameters},
     catalog::Catalog,
     functions::clock,
+    interrupt::Interrupt,
     relation_source::{RelationKind, RelationSource},
 };
 use millpond_storage::{
@@ -22,10 +23,15 @@ use millpond_storage::{
 use crate::{
     act::read,
     answer::{Answer, BatchStream, Column, RowsTag},
-    error::Result,
-    query::run::{self, Run},
+    binding::planning,
+    error::{Result, SqlError},
+    query::{
+        run::{self, Run},
+        size::{count_expressions, is_large},
+    },
     relation::{
         contents::found_rows,
+        left_out::LeftOutOfAll,
         resolve::{relations, resolve},
         system::{self, SystemSource},
     },
@@ -60,7 +66,9 @@ pub(crate) async fn prepare(
     given: Vec<(u64, Arc<dyn crate::relation::contents::Contents>)>,
     cancel: Cancel,
 ) -> Result<Run> {
-    let plan = clock::resolve(with_parameters(plan, values)?, session.times())?;
+    let large = is_large(&plan);
+    let plan = planning(large, || Ok::<_, SqlError>(clock::resolve(with_parameters(plan, values)?, session.times())?))?;
+    cancel.check()?;
     let catalog = session.catalog();
     let mut read = relations(&plan)?;
     read.collections.retain(|id| given.iter().all(|(known, _)| known != id));
@@ -77,8 +85,11 @@ pub(crate) async fn prepare(
         let relation = relation.ok_or_else(|| crate::error::SqlError::internal("a system relation has gone"))?;
         system::table(relation.read(&SystemContext { catalog: &catalog, server, session: &view, relations: &server.system })?)
     };
-    let plan = resolve(plan, &opened.tables, &system_table)?;
-    Ok(Run { plan, rows: opened.rows, now_us: session.now_us(), cancel, keep: Vec::<Arc<dyn Any + Send + Sync>>::new() })
+    let plan = planning(large, || resolve(plan, &opened.tables, &system_table))?;
+    cancel.check()?;
+    let left_out = LeftOutOfAll::new(opened.left_out, session.notices());
+    let keep = Vec::<Arc<dyn Any + Send + Sync>>::new();
+    Ok(Run { plan, rows: opened.rows, now_us: session.now_us(), interrupt: cancel.interrupt(), cancel, left_out, keep })
 }
 
 /// Where a key value of a lookup comes from.
@@ -98,8 +109,11 @@ pub(crate) struct Lookup {
 }
 
 /// The lookup that a query is, if it is one.
-pub(crate) fn lookup(session: &Session, catalog: &Catalog, query: &BoundQuery) -> Option<Lookup> {
-    let plan = session.server.queries.optimize(&query.plan).ok()?;
+pub(crate) fn lookup(session: &Session, catalog: &Catalog, query: &BoundQuery, interrupt: &Interrupt) -> Option<Lookup> {
+    if !may_be_lookup(&query.plan) {
+        return None;
+    }
+    let plan = session.server.queries.optimize(&query.plan, interrupt).ok()?;
     let shape = Shape::of(&plan)?;
     let collection = session.server.engine.collection(shape.relation.id)?;
     let CollectionKey::Columns(key) = collection.key() else { return None };
@@ -123,6 +137,28 @@ pub(crate) fn lookup(session: &Session, catalog: &Catalog, query: &BoundQuery) -
         projection: shape.projection,
         columns: query.columns.iter().map(statement::column).collect(),
     })
+}
+
+/// Expressions of a plan that is optimized only to see whether it is a lookup.
+const MAX_LOOKUP_EXPRESSIONS: usize = 256;
+
+/// Whether an analyzed plan could become a lookup: one relation, and little to it.
+fn may_be_lookup(plan: &LogicalPlan) -> bool {
+    let mut expressions = 0;
+    let mut node = plan;
+    loop {
+        let counted = count_expressions(node, &mut expressions, MAX_LOOKUP_EXPRESSIONS);
+        if counted.is_err() || expressions > MAX_LOOKUP_EXPRESSIONS {
+            return false;
+        }
+        node = match node {
+            LogicalPlan::SubqueryAlias(alias) => &alias.input,
+            LogicalPlan::Projection(projection) => &projection.input,
+            LogicalPlan::Filter(filter) => &filter.input,
+            LogicalPlan::TableScan(_) => return true,
+            _ => return false,
+        };
+    }
 }
 
 /// A plan of nothing but a projection of columns, conditions and a scan.

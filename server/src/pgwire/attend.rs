@@ -97,7 +97,7 @@ impl Line {
     }
 
     /// Puts waiting notices in front of what comes next.
-    fn take_notices(&mut self) {
+    pub(super) fn take_notices(&mut self) {
         while let Ok(notice) = self.notices.try_recv() {
             self.outbox.notice(&notice);
         }

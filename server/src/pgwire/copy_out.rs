@@ -49,6 +49,7 @@ pub(super) async fn copy_out(
         line.outbox.buffer.extend_from_slice(&(-1_i16).to_be_bytes());
         line.outbox.end_message(start);
     }
+    line.take_notices();
     line.outbox.copy_done();
     line.outbox.complete(format!("COPY {count}"));
     Ok(())

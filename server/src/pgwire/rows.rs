@@ -51,7 +51,11 @@ impl RowsInFlight {
                 Some(current) => current,
                 None => match self.next_batch(line).await? {
                     Some(batch) => (batch, 0),
-                    None => return Ok(Portion::End { rows: sent as u64 }),
+                    None => {
+                        // What a query says at its end comes before its tag.
+                        line.take_notices();
+                        return Ok(Portion::End { rows: sent as u64 });
+                    }
                 },
             };
             let upto = limit.map_or(batch.num_rows(), |limit| batch.num_rows().min(from + limit - sent));

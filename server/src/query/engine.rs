@@ -11,9 +11,13 @@ use datafusion::{
 use millpond_engine::bounded::with_exchanges;
 use millpond_planner::{
     functions::session::{session_config, session_state},
+    interrupt::Interrupt,
     logical::bounded::with_tables,
 };
 
+use tokio::runtime::Handle;
+
+use super::size;
 use crate::{batch::BatchRuntime, error::Result, relation::contents::BATCH_ROWS};
 
 /// Queries over fewer rows than this run on one thread.
@@ -42,23 +46,32 @@ impl QueryEngine {
     }
 
     /// Optimizes a resolved plan over about so many rows and plans how to run it. `now_us` is the time of its transaction; `spills` avoids
-    /// operators that must keep everything in memory.
+    /// operators that must keep everything in memory; `interrupt` ends planning.
     ///
     /// # Errors
     /// What the optimizer finds out: constant expressions that fail, and plans that cannot be run.
-    pub(crate) async fn plan(&self, plan: &LogicalPlan, rows: u64, now_us: i64, spills: bool) -> Result<Query> {
+    pub(crate) async fn plan(&self, plan: &LogicalPlan, rows: u64, now_us: i64, spills: bool, interrupt: &Interrupt) -> Result<Query> {
         let mut state = if rows < SMALL_ROWS { self.small.clone() } else { self.large.clone() };
         state.execution_props_mut().query_execution_start_time = DateTime::<Utc>::from_timestamp_micros(now_us);
+        let options = state.config_mut().options_mut();
+        interrupt.watch(options);
         if spills {
-            state.config_mut().options_mut().optimizer.prefer_hash_join = false;
+            options.optimizer.prefer_hash_join = false;
         }
-        let plan = with_exchanges(state.create_physical_plan(&with_tables(plan.clone())?).await?)?;
-        Ok(Query { plan, context: state.task_ctx() })
+        let large = size::is_large(plan);
+        let work = async {
+            let plan = with_exchanges(state.create_physical_plan(&with_tables(plan.clone())?).await?)?;
+            Ok(Query { plan, context: state.task_ctx() })
+        };
+        // What takes long leaves the thread's other queries to another thread.
+        if large { tokio::task::block_in_place(|| Handle::current().block_on(work)) } else { work.await }
     }
 
     /// Optimizes a plan without planning how to run it.
-    pub(crate) fn optimize(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
-        Ok(self.small.optimize(&with_tables(plan.clone())?)?)
+    pub(crate) fn optimize(&self, plan: &LogicalPlan, interrupt: &Interrupt) -> Result<LogicalPlan> {
+        let mut state = self.small.clone();
+        interrupt.watch(state.config_mut().options_mut());
+        Ok(state.optimize(&with_tables(plan.clone())?)?)
     }
 }
 

@@ -5,10 +5,12 @@ use std::{any::Any, sync::Arc};
 use arrow::record_batch::RecordBatch;
 use datafusion::{logical_expr::LogicalPlan, physical_plan::SendableRecordBatchStream};
 use futures::{StreamExt, TryStreamExt, stream};
+use millpond_planner::interrupt::Interrupt;
 
 use crate::{
     answer::BatchStream,
     error::{Result, SqlError},
+    relation::left_out::LeftOutOfAll,
     session::cancel::Cancel,
     state::ServerState,
 };
@@ -23,34 +25,43 @@ pub(crate) struct Run {
     pub(crate) now_us: i64,
     /// What ends it.
     pub(crate) cancel: Cancel,
+    /// What ends its planning.
+    pub(crate) interrupt: Interrupt,
+    /// Told when it has ended.
+    pub(crate) left_out: LeftOutOfAll,
     /// What lives as long as it does.
     pub(crate) keep: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Runs a query. Errors of planning come here, those of execution in the stream.
 pub(crate) async fn stream(state: &Arc<ServerState>, run: Run) -> Result<BatchStream> {
-    let (server, plan, rows, now_us) = (state.clone(), run.plan, run.rows, run.now_us);
+    let (server, plan, rows, now_us, interrupt) = (state.clone(), run.plan, run.rows, run.now_us, run.interrupt);
     let start = async move {
-        let started = start(&server, &plan, rows, now_us, false).await?;
+        let started = start(&server, &plan, rows, now_us, false, &interrupt).await?;
         let (first, rest) = started;
         match first {
             // A hash join keeps one side in memory; sorting both instead spills.
-            Some(Err(error)) if error.sqlstate == "53200" => self::start(&server, &plan, rows, now_us, true).await,
+            Some(Err(error)) if error.sqlstate == "53200" => self::start(&server, &plan, rows, now_us, true, &interrupt).await,
             // What fails before there are any rows fails before they are described, as in Postgres when a constant cannot be computed.
             Some(Err(error)) => Err(error),
             first => Ok((first, rest)),
         }
     };
     let (first, rest) = run.cancel.race(state.batch.run(start)).await?;
-    let Some(first) = first else { return Ok(stream::empty().boxed()) };
-    let batches = stream::once(async move { first }).chain(rest.map_err(SqlError::from));
+    let Some(first) = first else {
+        run.left_out.tell();
+        return Ok(stream::empty().boxed());
+    };
+    let left_out = run.left_out;
+    let end = stream::once(async move { left_out.tell() }).filter_map(|()| std::future::ready(None));
+    let batches = stream::once(async move { first }).chain(rest.map_err(SqlError::from)).chain(end);
     Ok(state.batch.stream(batches, run.cancel, run.keep))
 }
 
 type Started = (Option<Result<RecordBatch>>, SendableRecordBatchStream);
 
-async fn start(state: &Arc<ServerState>, plan: &LogicalPlan, rows: u64, now_us: i64, spills: bool) -> Result<Started> {
-    let query = state.queries.plan(plan, rows, now_us, spills).await?;
+async fn start(state: &Arc<ServerState>, plan: &LogicalPlan, rows: u64, now_us: i64, spills: bool, interrupt: &Interrupt) -> Result<Started> {
+    let query = state.queries.plan(plan, rows, now_us, spills, interrupt).await?;
     let mut batches = query.execute()?;
     let first = batches.next().await.map(|batch| batch.map_err(SqlError::from));
     Ok((first, batches))

@@ -2,6 +2,7 @@
 
 pub(crate) mod contents;
 pub(crate) mod key_filter;
+pub(crate) mod left_out;
 pub(crate) mod provider;
 pub(crate) mod resolve;
 pub(crate) mod source;

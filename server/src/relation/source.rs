@@ -1,5 +1,5 @@
 //! A source as a DataFusion table. A bounded one is read to its end; an unbounded one up to what its splits are bound to, so that a SELECT
-//! sees the rows its views have seen or are about to see. Nothing is diverted as late.
+//! sees the rows its views have seen or are about to see. Nothing is diverted as late. Rows that cannot be read are left out, and counted.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -21,9 +21,9 @@ use datafusion::{
     },
 };
 use futures::{Stream, TryStreamExt, stream};
-use millpond_engine::source::{Offset, ReadOutcome, Source, Split};
+use millpond_engine::source::{BadRow, Offset, ReadOutcome, Source, Split};
 
-use crate::relation::contents::BATCH_ROWS;
+use crate::relation::{contents::BATCH_ROWS, left_out::LeftOut};
 
 /// A source at one moment.
 #[derive(Debug)]
@@ -32,14 +32,23 @@ pub(crate) struct SourceTable {
     source: Arc<dyn Source>,
     /// What each unbounded split is bound to; one that is not named is not read. Bounded splits are read to their end.
     ends: BTreeMap<String, Offset>,
-    /// A row that cannot be decoded is an error.
-    fail_on_bad_rows: bool,
+    /// What becomes of rows that cannot be decoded.
+    bad: BadRows,
+}
+
+/// What becomes of rows that cannot be decoded.
+#[derive(Clone, Debug)]
+pub(crate) enum BadRows {
+    /// The query fails.
+    Fail,
+    /// They are counted here.
+    LeaveOut(Arc<LeftOut>),
 }
 
 impl SourceTable {
     /// The source called `name`, up to `ends`.
-    pub(crate) fn new(name: impl Into<String>, source: Arc<dyn Source>, ends: BTreeMap<String, Offset>, fail_on_bad_rows: bool) -> Self {
-        Self { name: name.into(), source, ends, fail_on_bad_rows }
+    pub(crate) fn new(name: impl Into<String>, source: Arc<dyn Source>, ends: BTreeMap<String, Offset>, bad: BadRows) -> Self {
+        Self { name: name.into(), source, ends, bad }
     }
 }
 
@@ -90,8 +99,8 @@ impl TableProvider for SourceTable {
         let schema = self.source.schema();
         let projection = projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect());
         let projected = Arc::new(schema.project(&projection)?);
-        let strict = self.fail_on_bad_rows.then(|| self.name.clone());
-        Ok(Arc::new(SourceScan { strict, ..SourceScan::new(self.name.clone(), self.source.clone(), lanes, projection, projected, limit) }))
+        let reading = Reading { name: self.name.clone(), source: self.source.clone(), projection, bad: self.bad.clone() };
+        Ok(Arc::new(SourceScan::new(reading, lanes, projected, limit)))
     }
 }
 
@@ -99,27 +108,25 @@ fn external(error: millpond_engine::error::EngineError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-#[derive(Debug)]
-struct SourceScan {
+/// How parts of a source are read.
+#[derive(Clone, Debug)]
+struct Reading {
     name: String,
     source: Arc<dyn Source>,
-    lanes: Vec<Vec<Part>>,
     projection: Vec<usize>,
+    bad: BadRows,
+}
+
+#[derive(Debug)]
+struct SourceScan {
+    reading: Reading,
+    lanes: Vec<Vec<Part>>,
     limit: Option<usize>,
-    /// The source's name, if a row that cannot be decoded is an error.
-    strict: Option<String>,
     properties: Arc<PlanProperties>,
 }
 
 impl SourceScan {
-    fn new(
-        name: String,
-        source: Arc<dyn Source>,
-        lanes: Vec<Vec<Part>>,
-        projection: Vec<usize>,
-        schema: SchemaRef,
-        limit: Option<usize>,
-    ) -> Self {
+    fn new(reading: Reading, lanes: Vec<Vec<Part>>, schema: SchemaRef, limit: Option<usize>) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(lanes.len()),
@@ -127,13 +134,13 @@ impl SourceScan {
             Boundedness::Bounded,
         )
         .with_scheduling_type(SchedulingType::Cooperative);
-        Self { name, source, lanes, projection, limit, strict: None, properties: Arc::new(properties) }
+        Self { reading, lanes, limit, properties: Arc::new(properties) }
     }
 }
 
 impl DisplayAs for SourceScan {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Source: {}, {} split(s)", self.name, self.lanes.iter().map(Vec::len).sum::<usize>())
+        write!(f, "Source: {}, {} split(s)", self.reading.name, self.lanes.iter().map(Vec::len).sum::<usize>())
     }
 }
 
@@ -159,9 +166,9 @@ impl ExecutionPlan for SourceScan {
     }
 
     fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let (source, projection, strict) = (self.source.clone(), self.projection.clone(), self.strict.clone());
+        let reading = self.reading.clone();
         let parts = stream::iter(self.lanes[partition].clone().into_iter().map(Ok::<_, DataFusionError>));
-        let rows = parts.map_ok(move |part| read_part(source.clone(), part, projection.clone(), strict.clone())).try_flatten();
+        let rows = parts.map_ok(move |part| read_part(reading.clone(), part)).try_flatten();
         // A limit is per partition here; whoever asked for it cuts the whole again.
         let limited = limit_rows(rows, self.limit.unwrap_or(usize::MAX));
         Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(self.schema(), limited))))
@@ -172,27 +179,21 @@ impl ExecutionPlan for SourceScan {
     }
 }
 
-/// The rows of one split, up to its end. Rows that cannot be decoded are left out, or an error that names the source, as in a view.
-fn read_part(
-    source: Arc<dyn Source>,
-    part: Part,
-    projection: Vec<usize>,
-    strict: Option<String>,
-) -> impl Stream<Item = Result<RecordBatch>> {
-    let state = (source, part, projection, strict, None);
-    stream::try_unfold(state, |(source, part, projection, strict, reader)| async move {
+/// The rows of one split, up to its end.
+fn read_part(reading: Reading, part: Part) -> impl Stream<Item = Result<RecordBatch>> {
+    stream::try_unfold((reading, part, None), |(reading, part, reader)| async move {
         let mut reader = match reader {
             Some(reader) => reader,
-            None => source.open(&part.split, 0, &projection).await.map_err(external)?,
+            None => reading.source.open(&part.split, 0, &reading.projection).await.map_err(external)?,
         };
         loop {
             match reader.read(BATCH_ROWS, Some(part.end)).await.map_err(external)? {
                 ReadOutcome::Rows { batch, bad, .. } => {
-                    if let (Some(name), Some(row)) = (&strict, bad.first()) {
-                        return Err(external(row.refusal(name, &part.split.id)));
+                    if let Some(first) = bad.first() {
+                        reading.meet_bad(&part.split, first, bad.len()).await?;
                     }
                     if batch.num_rows() > 0 {
-                        return Ok(Some((batch, (source, part, projection, strict, Some(reader)))));
+                        return Ok(Some((batch, (reading, part, Some(reader)))));
                     }
                 }
                 ReadOutcome::Pending { retry_after_us, .. } => {
@@ -202,6 +203,24 @@ fn read_part(
             }
         }
     })
+}
+
+impl Reading {
+    /// What becomes of rows of a split that cannot be decoded, as in a view.
+    async fn meet_bad(&self, split: &Split, first: &BadRow, count: usize) -> Result<()> {
+        match &self.bad {
+            BadRows::Fail => {
+                let place = self.source.row_at(split, first.offset).await;
+                Err(external(first.refusal(&self.name, &place)))
+            }
+            BadRows::LeaveOut(left_out) => {
+                if left_out.add(count as u64) {
+                    left_out.describe_first(format!("{}: {}", self.source.row_at(split, first.offset).await, first.reason));
+                }
+                Ok(())
+            }
+        }
+    }
 }
 
 fn limit_rows(rows: impl Stream<Item = Result<RecordBatch>> + Send, limit: usize) -> impl Stream<Item = Result<RecordBatch>> + Send {

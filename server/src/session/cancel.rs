@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use millpond_planner::{PlanError, interrupt::Interrupt};
 use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -83,6 +84,13 @@ impl Cancel {
             result = future => result.map_err(Into::into),
             error = self.fired() => Err(error),
         }
+    }
+
+    /// Asked by what plans on behalf of the statement.
+    pub(crate) fn interrupt(&self) -> Interrupt {
+        // What is planned may live longer than the statement, whose timer must not.
+        let cancel = Self { _timer: None, ..self.clone() };
+        Interrupt::new(move || cancel.check().map_err(|error| PlanError::new("57014", error.message)))
     }
 
     fn error(&self) -> SqlError {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millpond_sql_tests::{TestServer, WireClient};
+use millpond_sql_tests::{TestServer, WireClient, query};
 
 /// What takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -128,4 +128,40 @@ fn a_parquet_file_that_is_cut_off_or_garbled_is_named() {
     // What is damaged in the middle is found when it is read.
     assert_eq!(unseen, 3);
     assert_eq!(client.rows("SELECT 1").expect("rows"), ["1"]);
+}
+
+#[test]
+fn what_a_query_leaves_out_of_a_source_is_said_before_its_tag() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("rows.csv");
+    fs::write(&path, "1,10\n2,x\n3,30\nfour,40\n").expect("written");
+    let create = format!("CREATE SOURCE s (id int, v int) WITH (connector = 'file', path = '{}', format = 'csv')", path.display());
+    client.query(&create).expect("a source");
+    for statement in ["SELECT id FROM s", "SELECT count(*) FROM s", "COPY (SELECT v FROM s) TO STDOUT"] {
+        client.notices.clear();
+        client.send(&query(statement)).expect("sent");
+        let mut said = Vec::new();
+        loop {
+            let message = client.receive_any().expect("a message");
+            match message.kind {
+                b'N' => said = message.fields(),
+                b'C' => break,
+                _ => {}
+            }
+        }
+        client.until_ready().expect("an answer");
+        let field = |wanted: char| said.iter().find(|(code, _)| *code == wanted).map(|(_, value)| value.as_str());
+        assert_eq!(field('S'), Some("WARNING"), "{statement}");
+        let message = format!(
+            "2 rows of source \"s\" could not be read and were left out, first \"{}\", line 2: invalid input syntax for type integer: \"x\"",
+            path.display()
+        );
+        assert_eq!(field('M'), Some(message.as_str()));
+    }
+    client.query("SET client_min_messages = error").expect("a setting");
+    client.notices.clear();
+    assert_eq!(client.rows("SELECT id FROM s").expect("rows"), ["1", "3"]);
+    assert!(client.notices.is_empty());
 }

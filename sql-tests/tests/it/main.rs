@@ -10,6 +10,7 @@ mod fuzz;
 mod kills;
 mod objects;
 mod observe;
+mod planning;
 mod process;
 mod psql;
 mod readme;

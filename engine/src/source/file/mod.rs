@@ -1,7 +1,7 @@
 //! Files as a source: CSV, JSON lines and Parquet, one file, a folder or a pattern. A split is one file.
 //!
-//! Which columns are wanted decides what is decoded: a value of a column that nobody reads is not parsed, so it cannot make its row bad.
-//! The number of values in a CSV row is always checked.
+//! Which columns are wanted decides what is decoded. The values of the others are only checked: whether a row is bad does not depend on who
+//! reads it.
 //!
 //! In mode `watch` new files are found by later discoveries, and a text file is read on as it grows; a last line without line end is not
 //! yet a row. A Parquet file does not grow, and neither does a file in an object store. In mode `bounded` a file ends where it ended when it was discovered.
@@ -20,18 +20,18 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use arrow::{
     array::{Array, AsArray},
-    datatypes::{Schema, SchemaRef, TimestampMicrosecondType},
+    datatypes::{SchemaRef, TimestampMicrosecondType},
 };
 use async_trait::async_trait;
 use millpond_storage::env::Clock;
 
 use self::{
     ahead::{AheadReader, Block, BlockReader},
-    open_text::TextFile,
+    open_text::{TextFile, TextFormat},
     parquet::ParquetReader,
     place::{Found, Place},
     replay::Replay,
@@ -105,16 +105,16 @@ impl FileSource {
     }
 
     fn blocks(&self, split: &Split, from: Offset, columns: &[usize]) -> Box<dyn BlockReader> {
-        let schema: SchemaRef = Arc::new(Schema::new(columns.iter().map(|column| self.schema.field(*column).clone()).collect::<Vec<_>>()));
         let end = if split.bounded { split.end } else { None };
         let file = OpenLater { place: self.place.clone(), id: split.id.clone() };
-        match &self.spec.format {
-            FileFormat::Parquet => Box::new(ParquetReader::Closed { file: Box::new(file), schema, from }),
-            FileFormat::Csv(format) => {
-                Box::new(TextFile::csv(file, format.clone(), self.schema.clone(), columns, from, (split.bounded, end)))
+        let format = match &self.spec.format {
+            FileFormat::Parquet => {
+                return Box::new(ParquetReader::Closed { file: Box::new(file), columns: self.schema.clone(), wanted: columns.to_vec(), from });
             }
-            FileFormat::Json => Box::new(TextFile::json(file, schema, from, (split.bounded, end))),
-        }
+            FileFormat::Csv(format) => TextFormat::Csv(format.clone()),
+            FileFormat::Json => TextFormat::Json,
+        };
+        Box::new(TextFile::new(file, format, self.schema.clone(), columns, from, (split.bounded, end)))
     }
 
     /// The replay, and the columns to decode for it.
@@ -150,6 +150,19 @@ impl Source for FileSource {
         let blocks = self.blocks(split, from, &columns);
         Ok(Box::new(AheadReader::new(self.place.full_name(&split.id), blocks, from, projection.len(), replay)))
     }
+
+    async fn row_at(&self, split: &Split, offset: Offset) -> String {
+        let name = self.place.full_name(&split.id);
+        if self.spec.format == FileFormat::Parquet {
+            return format!("\"{name}\", row {offset}");
+        }
+        let file = OpenLater { place: self.place.clone(), id: split.id.clone() };
+        match blocking(move || line_before(&file.open()?, offset)).await {
+            Ok(Some(line)) => format!("\"{name}\", line {line}"),
+            // The row is known all the same.
+            Ok(None) | Err(_) => format!("\"{name}\", before byte {offset}"),
+        }
+    }
 }
 
 /// The columns of the first file, which must be Parquet.
@@ -169,6 +182,33 @@ pub(super) async fn infer_schema(spec: FileSpec) -> Result<SchemaRef> {
     })
     .await
 }
+
+/// Bytes of a file in which the number of a line is counted.
+const COUNTED_BYTES: Offset = 256 << 20;
+
+/// The number of the line that ends at a byte; `None` where counting would take long.
+fn line_before(file: &input::InputFile, offset: Offset) -> Result<Option<usize>> {
+    if offset > COUNTED_BYTES {
+        return Ok(None);
+    }
+    let (mut at, mut line) = (0, 1);
+    // The line's own end does not count.
+    let end = offset.saturating_sub(1);
+    let mut piece = Vec::new();
+    while at < end {
+        piece.clear();
+        let read = file.read_at(at, usize::try_from(end - at).unwrap_or(COUNTED_PIECE).min(COUNTED_PIECE), &mut piece)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        line += memchr::memchr_iter(b'\n', &piece).count();
+        at += read as Offset;
+    }
+    Ok(Some(line))
+}
+
+/// Bytes that are read at once for that.
+const COUNTED_PIECE: usize = 1 << 20;
 
 /// A file that is opened by its first read, which is on a thread that may block.
 struct OpenLater {

@@ -1,7 +1,9 @@
 //! Opening a text file: a byte order mark and the header line are read before the first row, whatever row reading starts at, because the header says
 //! where the columns are.
 
-use arrow::datatypes::SchemaRef;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 
 use super::{
     OpenLater,
@@ -14,6 +16,7 @@ use crate::{
     format::{
         block::MAX_ROW_BYTES,
         cell_lists::ListSyntax,
+        cells,
         csv::{CsvFormat, CsvScanner},
         decode::TextDecoder,
         json::JsonScanner,
@@ -30,43 +33,33 @@ const HEADER_BYTES: usize = 64 << 10;
 pub(super) struct TextFile {
     file: OpenLater,
     format: TextFormat,
-    /// Columns to decode.
-    schema: SchemaRef,
+    /// All columns of the source, and those to decode.
+    columns: SchemaRef,
+    wanted: Vec<usize>,
     from: Offset,
     /// Whether the file cannot grow, and where it then ends, if that was fixed before.
     bounded: (bool, Option<Offset>),
     reader: Option<TextReader>,
 }
 
-enum TextFormat {
-    /// With all columns of the source, and those wanted of them.
-    Csv {
-        format: CsvFormat,
-        columns: SchemaRef,
-        wanted: Vec<usize>,
-    },
+/// How the text is written.
+pub(super) enum TextFormat {
+    Csv(CsvFormat),
+    /// One object a line.
     Json,
 }
 
 impl TextFile {
-    /// A CSV file with the columns of `columns`, of which `wanted` are decoded.
-    pub(super) fn csv(
+    /// A file with the columns of `columns`, of which `wanted` are decoded; the others are only checked.
+    pub(super) fn new(
         file: OpenLater,
-        format: CsvFormat,
+        format: TextFormat,
         columns: SchemaRef,
         wanted: &[usize],
         from: Offset,
         bounded: (bool, Option<Offset>),
     ) -> Self {
-        let fields: Vec<_> = wanted.iter().map(|column| columns.field(*column).clone()).collect();
-        let schema = std::sync::Arc::new(arrow::datatypes::Schema::new(fields));
-        let format = TextFormat::Csv { format, columns, wanted: wanted.to_vec() };
-        Self { file, format, schema, from, bounded, reader: None }
-    }
-
-    /// A file of JSON lines, of which the members named by `schema` are decoded.
-    pub(super) fn json(file: OpenLater, schema: SchemaRef, from: Offset, bounded: (bool, Option<Offset>)) -> Self {
-        Self { file, format: TextFormat::Json, schema, from, bounded, reader: None }
+        Self { file, format, columns, wanted: wanted.to_vec(), from, bounded, reader: None }
     }
 
     /// Opens the file; `None` if it has no header line, because that is not yet whole or the file is empty.
@@ -79,20 +72,44 @@ impl TextFile {
         let mut front = Vec::new();
         file.read_at(0, BYTE_ORDER_MARK.len(), &mut front)?;
         let mark = if front == BYTE_ORDER_MARK { BYTE_ORDER_MARK.len() as Offset } else { 0 };
+        let fields = |columns: &[usize]| columns.iter().map(|column| self.columns.field(*column).clone()).collect::<Vec<_>>();
+        let schema = Arc::new(Schema::new(fields(&self.wanted)));
+        let mut checked = self.checked();
         let (scanner, first_row): (Box<dyn crate::format::block::RowScanner>, Offset) = match &self.format {
-            TextFormat::Json => (Box::new(JsonScanner::new(&self.schema)), mark),
-            TextFormat::Csv { format, columns, wanted } if format.header => {
-                let Some((names, length)) = header(&file, format, end)? else { return Ok(None) };
-                let wanted = places(&file, &names, columns, wanted)?;
-                (Box::new(CsvScanner::new(format.clone(), names.len(), &wanted)), length)
+            TextFormat::Json => {
+                let scanned = Arc::new(Schema::new(fields(&[&self.wanted[..], &checked].concat())));
+                (Box::new(JsonScanner::new(&scanned)), mark)
             }
-            TextFormat::Csv { format, columns, wanted } => {
-                (Box::new(CsvScanner::new(format.clone(), columns.fields().len(), wanted)), mark)
+            TextFormat::Csv(format) if format.header => {
+                let Some((names, length)) = header(&file, format, end)? else { return Ok(None) };
+                let name = |column: usize| self.columns.field(column).name();
+                let wanted = |column: &usize| place(&names, name(*column)).ok_or_else(|| not_in_header(&file, &names, name(*column)));
+                let mut places = self.wanted.iter().map(wanted).collect::<Result<Vec<_>>>()?;
+                // What nobody reads need not be there.
+                checked.retain(|column| match place(&names, name(*column)) {
+                    Some(place) if !places.contains(&place) => {
+                        places.push(place);
+                        true
+                    }
+                    _ => false,
+                });
+                (Box::new(CsvScanner::new(format.clone(), names.len(), &places)), length)
+            }
+            TextFormat::Csv(format) => {
+                let places = [&self.wanted[..], &checked].concat();
+                (Box::new(CsvScanner::new(format.clone(), self.columns.fields().len(), &places)), mark)
             }
         };
         let lists = if matches!(self.format, TextFormat::Json) { ListSyntax::Json } else { ListSyntax::Postgres };
-        let decoder = TextDecoder::new(scanner, self.schema.clone(), lists);
+        let checked: Vec<DataType> = checked.iter().map(|column| self.columns.field(*column).data_type().clone()).collect();
+        let decoder = TextDecoder::new(scanner, schema, checked, lists);
         Ok(Some(TextReader::new(file, decoder, self.from.max(first_row), end)))
+    }
+
+    /// The columns that are not decoded and yet can make a row bad. In JSON that is any: a string can be escaped wrongly.
+    fn checked(&self) -> Vec<usize> {
+        let can_refuse = |column: usize| matches!(self.format, TextFormat::Json) || cells::can_refuse(self.columns.field(column).data_type());
+        (0..self.columns.fields().len()).filter(|column| !self.wanted.contains(column) && can_refuse(*column)).collect()
     }
 }
 
@@ -123,20 +140,18 @@ fn no_header(file: &InputFile) -> EngineError {
     EngineError::user("22P04", format!("file \"{}\" does not begin with a header line", file.name()))
 }
 
-/// Where the wanted columns stand in a file with a header.
-fn places(file: &InputFile, names: &[String], columns: &SchemaRef, wanted: &[usize]) -> Result<Vec<usize>> {
-    wanted
-        .iter()
-        .map(|column| {
-            let name = columns.field(*column).name();
-            let exact = names.iter().position(|other| other == name);
-            exact.or_else(|| names.iter().position(|other| other.eq_ignore_ascii_case(name))).ok_or_else(|| EngineError::User {
-                sqlstate: "42703",
-                message: format!("column \"{name}\" is not in the header of file \"{}\"", file.name()),
-                hint: Some(format!("The header names: {}.", names.join(", "))),
-            })
-        })
-        .collect()
+/// Where a column stands in a file with a header.
+fn place(names: &[String], name: &str) -> Option<usize> {
+    let exact = names.iter().position(|other| other == name);
+    exact.or_else(|| names.iter().position(|other| other.eq_ignore_ascii_case(name)))
+}
+
+fn not_in_header(file: &InputFile, names: &[String], name: &str) -> EngineError {
+    EngineError::User {
+        sqlstate: "42703",
+        message: format!("column \"{name}\" is not in the header of file \"{}\"", file.name()),
+        hint: Some(format!("The header names: {}.", names.join(", "))),
+    }
 }
 
 impl BlockReader for TextFile {

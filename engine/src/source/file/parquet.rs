@@ -15,7 +15,7 @@ use crate::{
 /// A Parquet file being read. It is opened by the first read, which is on a thread that may block.
 pub(super) enum ParquetReader {
     /// Not opened yet.
-    Closed { file: Box<OpenLater>, schema: SchemaRef, from: Offset },
+    Closed { file: Box<OpenLater>, columns: SchemaRef, wanted: Vec<usize>, from: Offset },
     /// At row `position`.
     Open { batches: Box<ParquetBatches>, position: Offset },
 }
@@ -40,10 +40,10 @@ impl BlockReader for ParquetReader {
     }
 
     fn check(&mut self) -> Result<()> {
-        if let ParquetReader::Closed { file, schema, from } = self {
+        if let ParquetReader::Closed { file, columns, wanted, from } = self {
             let file = file.open()?;
             let name = file.name().to_owned();
-            let batches = Box::new(ParquetBatches::open(&name, file, schema.clone(), *from)?);
+            let batches = Box::new(ParquetBatches::open(&name, file, columns, wanted, *from)?);
             *self = ParquetReader::Open { batches, position: *from };
         }
         Ok(())

@@ -38,6 +38,7 @@ pub(super) fn with_stack<T>(work: impl FnOnce() -> T) -> T {
 impl Binder<'_> {
     /// Binds an expression. Its type may be left open ([`Typed::is_unknown`]) if nothing in it tells.
     pub(super) fn expression(&self, ast: &ast::Expr, scope: &Scope<'_>, place: &Place<'_>) -> Result<Typed> {
+        self.context.interrupt.check()?;
         with_stack(|| self.expression_level(ast, scope, place))
     }
 

@@ -1,0 +1,86 @@
+//! Planning that is ended from outside, and bounds on what a short text can mean.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use super::{Bench, sqlstate};
+use crate::{
+    bind::{BindContext, BoundStatement, NoSystemRelations, bind},
+    error::PlanError,
+    functions::session::session_config,
+    interrupt::Interrupt,
+    optimize, parse,
+};
+
+/// Lets so many questions pass.
+fn after(questions: usize) -> (Interrupt, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let interrupt = Interrupt::new(move || {
+        if counter.fetch_add(1, Ordering::Relaxed) < questions {
+            return Ok(());
+        }
+        Err(PlanError::new("57014", "canceling statement due to user request"))
+    });
+    (interrupt, asked)
+}
+
+fn bound_with(bench: &Bench, sql: &str, interrupt: &Interrupt) -> Result<BoundStatement, PlanError> {
+    let context = BindContext {
+        catalog: &bench.catalog,
+        search_path: &["public".to_owned()],
+        text: &bench.text,
+        user: "millpond",
+        database: "millpond",
+        server_version: "15.0",
+        system: &NoSystemRelations,
+        parameter_types: &[],
+        interrupt,
+    };
+    Ok(bind(&parse::parse(sql)?[0], &context)?.statement)
+}
+
+#[test]
+fn binding_asks_at_every_expression() {
+    let mut bench = Bench::new();
+    bench.run("CREATE TABLE t (a int)");
+    let list = (0..1_000).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
+    for sql in [format!("SELECT * FROM t WHERE a IN ({list})"), format!("VALUES ({})", list.replace(", ", "), ("))] {
+        let (interrupt, asked) = after(500);
+        let error = bound_with(&bench, &sql, &interrupt).unwrap_err();
+        assert_eq!((error.sqlstate, asked.load(Ordering::Relaxed)), ("57014", 501));
+    }
+}
+
+#[test]
+fn the_rules_of_views_ask_before_every_step() {
+    let mut bench = Bench::new();
+    bench.run("CREATE TABLE t (a int)");
+    let sql = "SELECT a, count(*) FROM t WHERE a > 1 GROUP BY a";
+    let BoundStatement::Query(query) = bound_with(&bench, sql, &Interrupt::never()).unwrap() else { panic!("a query") };
+    let (never, asked) = after(usize::MAX);
+    optimize::optimize(query.plan.clone(), session_config().options(), &never).unwrap();
+    let steps = asked.load(Ordering::Relaxed);
+    assert!(steps > 50, "{steps}");
+    let (interrupt, _) = after(steps / 2);
+    let error = optimize::optimize(query.plan, session_config().options(), &interrupt).unwrap_err();
+    assert_eq!(error.sqlstate, "57014");
+}
+
+#[test]
+fn a_plan_has_a_bound_however_short_its_text() {
+    let mut bench = Bench::new();
+    bench.run("CREATE TABLE t (a int)");
+    let doubled = |levels: usize| {
+        let ctes = (1..=levels).map(|level| format!(", a{level} AS (SELECT * FROM a{0} UNION ALL SELECT * FROM a{0})", level - 1));
+        format!("WITH a0 AS (SELECT * FROM t) {} SELECT * FROM a{levels}", ctes.collect::<String>())
+    };
+    bench.bind(&doubled(4)).unwrap();
+    let error = bench.bind(&doubled(30)).unwrap_err();
+    assert_eq!((error.sqlstate, error.message.as_str()), (sqlstate::STATEMENT_TOO_COMPLEX, "statement is too complex"));
+    // What is not referred to costs nothing.
+    let unused = (0..200).map(|number| format!(", u{number} AS (SELECT * FROM t)")).collect::<String>();
+    bench.bind(&format!("WITH a AS (SELECT * FROM t){unused} SELECT * FROM a")).unwrap();
+}
