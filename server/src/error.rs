@@ -163,7 +163,7 @@ impl From<StorageError> for SqlError {
             StorageError::Io { .. } | StorageError::ObjectStore { .. } => "58030",
             StorageError::Corrupt { .. } | StorageError::Incompatible { .. } => "XX001",
             StorageError::Locked { .. } | StorageError::Fenced { .. } => "55006",
-            StorageError::FallenBehind { .. } => "55000",
+            StorageError::FallenBehind { .. } | StorageError::GivenUp { .. } => "55000",
             StorageError::Store(_) => "58000",
             StorageError::Internal(_) => "XX000",
         };

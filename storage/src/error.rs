@@ -54,6 +54,12 @@ pub enum StorageError {
         /// The term that is over.
         term: u64,
     },
+    /// A subtask was put back to an earlier checkpoint after it had given its part of this one.
+    #[error("the checkpoint of epoch {epoch} was given up, for a subtask was restarted")]
+    GivenUp {
+        /// Its epoch.
+        epoch: u64,
+    },
     /// The directory belongs to another process.
     #[error("data directory \"{directory}\" is in use by another millpond{}", .pid.map(|p| format!(" (process {p})")).unwrap_or_default())]
     Locked {

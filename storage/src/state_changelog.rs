@@ -216,6 +216,11 @@ impl StoredPart {
         Ok(Self { source, object: object.to_owned(), directory })
     }
 
+    /// Whether it may have changes of these key groups.
+    pub(crate) fn overlaps(&self, groups: &Range<u16>) -> bool {
+        *self.directory.groups.start() < groups.end && *self.directory.groups.end() >= groups.start
+    }
+
     /// The tables that have changes in the part, each once.
     pub(crate) fn tables(&self) -> Vec<TableId> {
         let mut tables: Vec<TableId> = self.directory.frames.iter().map(|frame| frame.table).collect();
@@ -226,7 +231,7 @@ impl StoredPart {
 
     /// Visits the changes of `table` within `groups` in order: key group, key without group and table, value.
     pub(crate) fn for_each(&self, table: TableId, groups: &Range<u16>, f: &mut ChangeFn<'_>) -> Result<()> {
-        if *self.directory.groups.start() >= groups.end || *self.directory.groups.end() < groups.start {
+        if !self.overlaps(groups) {
             return Ok(());
         }
         let failed = |source| StorageError::Io { action: "read", file: self.object.clone(), source };

@@ -130,7 +130,7 @@ pub struct Sender {
 }
 
 /// A message with the channel it came on and its number there.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Received {
     /// The channel.
     pub channel: ChannelId,

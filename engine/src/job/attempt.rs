@@ -1,12 +1,13 @@
 //! State of one attempt at running a job: what has been injected, what has passed, and what follows from it.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use millpond_storage::{checkpoint::Checkpointer, epoch::Epoch, state_table::JobStore};
+use tokio::task::JoinSet;
 
 use super::{
     checkpoint::CompleteCheckpoint,
@@ -50,6 +51,10 @@ pub(super) struct Attempt {
     /// Some fragment's state can be taken where it stands.
     pub(super) can_overtake: bool,
     pub(super) state_bytes: BTreeMap<SubtaskId, usize>,
+    /// Subtasks that are being restarted alone.
+    pub(super) restarted: BTreeSet<SubtaskId>,
+    /// Their state is being put back.
+    pub(super) rewinds: JoinSet<()>,
 }
 
 pub(super) struct InFlight {

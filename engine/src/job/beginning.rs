@@ -1,6 +1,9 @@
 //! What an attempt at running a job begins from.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+};
 
 use millpond_storage::{
     checkpoint::{Checkpointer, Restored},
@@ -9,6 +12,7 @@ use millpond_storage::{
 };
 
 use super::{
+    attempt::InFlight,
     checkpoint::{CUT_NOTE, FINISHED_NOTE, POSITIONS_NOTE, SKIPPED_NOTE, WATERMARKS_NOTE},
     driver::{Driver, Ended},
     life::Next,
@@ -17,7 +21,11 @@ use super::{
 };
 use crate::{
     error::{EngineError, Result},
-    task::restart::{CutNote, Restart},
+    message::Barrier,
+    task::{
+        build::fragment_parallelism,
+        restart::{CutNote, Restart},
+    },
 };
 
 /// Where an attempt starts.
@@ -90,6 +98,19 @@ impl Driver {
         let consumed = note.consumed();
         let flights = checkpointer.load_in_flight(restored).await?;
         Ok((Restart::unaligned(fragments, note, flights)?.with_applied(applied), consumed))
+    }
+
+    /// The barriers that were in flight when the checkpoint was taken: the subtasks that have not closed their epochs will.
+    pub(super) fn passed_again(&self, restart: &Restart) -> VecDeque<InFlight> {
+        let fragments = &self.spec.graph.fragments;
+        let width = |fragment: usize| fragment_parallelism(&fragments[fragment], self.options.parallelism);
+        let flight = |barrier: &Barrier| {
+            let open = |fragment: &usize| restart.closed(*fragment) < barrier.epoch;
+            let tasks_left = (0..fragments.len()).filter(open).map(width).sum();
+            let roots_left = fragments.len().checked_sub(1).filter(open).map_or(0, width);
+            InFlight { roots_left, ..InFlight::new(*barrier, tasks_left) }
+        };
+        restart.barriers.iter().map(flight).collect()
     }
 
     /// The newest checkpoint. A job whose collection was never shown may have none yet: its creation was cut short, and it begins anew.

@@ -116,6 +116,7 @@ impl Driver {
             Err(error) => return self.on_failed_checkpoint(attempt, error).map(|()| false),
         };
         let (epoch, is_unaligned, logged) = (status.epoch, status.in_flight_bytes.is_some(), status.log_bytes);
+        attempt.running.complete(epoch);
         if !is_unaligned {
             // What had been read ahead of an unaligned one is read again.
             self.orders.set_skip_bad_rows(false);
@@ -166,6 +167,10 @@ impl Driver {
                 tracing::warn!(job = %self.spec.name, %error, "checkpoint failed");
                 attempt.checkpoint_wanted = true;
                 attempt.no_checkpoint_before = Instant::now() + CHECKPOINT_RETRY;
+                Ok(())
+            }
+            EngineError::Storage(StorageError::GivenUp { .. }) if goes_on => {
+                attempt.checkpoint_wanted = true;
                 Ok(())
             }
             other => Err(other),

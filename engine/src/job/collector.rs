@@ -22,6 +22,10 @@ pub struct Collector {
 struct Collected {
     /// What each subtask handed over.
     epochs: BTreeMap<Epoch, Vec<(usize, SignedBatch)>>,
+    /// What a checkpoint held of epochs that were not sealed.
+    restored: BTreeMap<Epoch, Vec<SignedBatch>>,
+    /// The last epoch that each subtask had handed over before it was put back.
+    handed: BTreeMap<usize, Epoch>,
     /// What each subtask has of its open epoch.
     open: BTreeMap<usize, Vec<SignedBatch>>,
     /// The watermark of each subtask at the epochs it handed over.
@@ -35,7 +39,7 @@ impl Collector {
     pub fn restored(unsealed: impl IntoIterator<Item = (Epoch, SignedBatch)>) -> Self {
         let mut collected = Collected::default();
         for (epoch, batch) in unsealed {
-            collected.epochs.entry(epoch).or_default().push((0, batch));
+            collected.restored.entry(epoch).or_default().push(batch);
         }
         Self { inner: Mutex::new(collected) }
     }
@@ -43,8 +47,11 @@ impl Collector {
     /// Takes what all subtasks handed over up to `epoch`.
     pub fn take(&self, epoch: Epoch) -> Vec<SignedBatch> {
         let mut inner = self.inner.lock();
+        let later = inner.restored.split_off(&epoch.next());
+        let restored = std::mem::replace(&mut inner.restored, later).into_values().flatten();
         let later = inner.epochs.split_off(&epoch.next());
-        std::mem::replace(&mut inner.epochs, later).into_values().flatten().map(|(_, batch)| batch).collect()
+        let handed = std::mem::replace(&mut inner.epochs, later).into_values().flatten().map(|(_, batch)| batch);
+        restored.chain(handed).collect()
     }
 
     /// The minimum watermark of `subtasks` root subtasks at `epoch`, once all have one. Epochs are asked for in order.
@@ -66,7 +73,26 @@ impl Collector {
         let handed = inner.epochs.iter().flat_map(|(epoch, batches)| batches.iter().map(move |(from, batch)| (*epoch, *from, batch)));
         let handed = handed.filter(|(_, from, _)| *from == subtask).map(|(epoch, _, batch)| (epoch, batch.clone()));
         let open = inner.open.get(&subtask).into_iter().flatten().map(|batch| (closed.next(), batch.clone()));
-        handed.chain(open).collect()
+        // Any one of the subtasks stands for what an earlier life had.
+        let restored =
+            inner.restored.iter().filter(|_| subtask == 0).flat_map(|(epoch, batches)| batches.iter().map(|b| (*epoch, b.clone())));
+        restored.chain(handed).chain(open).collect()
+    }
+
+    /// What a subtask has of its open epoch.
+    pub fn open(&self, subtask: usize) -> Vec<SignedBatch> {
+        self.inner.lock().open.get(&subtask).cloned().unwrap_or_default()
+    }
+
+    /// A subtask goes back to where it had `open` of its open epoch, and comes to the same once more. It has told of every epoch up to
+    /// `reported`: what it handed over of these stays, and is not taken again.
+    pub fn rewind(&self, subtask: usize, reported: Epoch, open: Vec<SignedBatch>) {
+        let inner = &mut *self.inner.lock();
+        for (_, batches) in inner.epochs.range_mut(reported.next()..) {
+            batches.retain(|(from, _)| *from != subtask);
+        }
+        inner.open.insert(subtask, open);
+        inner.handed.insert(subtask, reported);
     }
 
     fn add(&self, subtask: usize, batch: SignedBatch) {
@@ -76,6 +102,9 @@ impl Collector {
     fn close(&self, subtask: usize, epoch: Epoch, watermark: Option<(usize, i64)>) {
         let inner = &mut *self.inner.lock();
         let batches = inner.open.get_mut(&subtask).map(std::mem::take).unwrap_or_default();
+        if inner.handed.get(&subtask).is_some_and(|handed| epoch <= *handed) {
+            return;
+        }
         if !batches.is_empty() {
             inner.epochs.entry(epoch).or_default().extend(batches.into_iter().map(|batch| (subtask, batch)));
         }
@@ -168,6 +197,32 @@ mod tests {
         assert_eq!(collector.watermark(Epoch(1), 2), Some((3, 10)), "one subtask is an epoch ahead");
         assert_eq!(collector.watermark(Epoch(2), 2), Some((3, 18)));
         assert_eq!(collector.watermark(Epoch(3), 2), Some((3, 18)));
+    }
+
+    #[test]
+    fn a_subtask_that_goes_back_hands_over_once() {
+        let earlier = vec![(Epoch(2), SignedBatch::inserts(batch(9)))];
+        let collector = Arc::new(Collector::restored(earlier));
+        let out = &mut Output::default();
+        let mut roots: Vec<_> = (0..2).map(|subtask| Materialize::new(collector.clone(), subtask)).collect();
+        let chunk = |value| Chunk::inserts(batch(value));
+        let _ = roots[0].on_chunk(0, chunk(1), out).expect("a chunk");
+        let open = collector.open(0);
+        // Of these, the barriers of 1 and 2 are reported, that of 3 is not.
+        for epoch in 1..4 {
+            for (root, value) in [(0, 10), (1, 20)] {
+                let _ = roots[root].on_chunk(0, chunk(value + epoch), out).expect("a chunk");
+                let _ = roots[root].on_barrier(&barrier(epoch as u64), out).expect("a barrier");
+            }
+        }
+        assert_eq!(collector.take(Epoch(1)).len(), 3);
+        collector.rewind(0, Epoch(2), open);
+        assert_eq!(collector.take(Epoch(2)), [9, 12, 22].map(|value| SignedBatch::inserts(batch(value))));
+        for epoch in 1..4 {
+            let _ = roots[0].on_chunk(0, chunk(10 + epoch), out).expect("a chunk");
+            let _ = roots[0].on_barrier(&barrier(epoch as u64), out).expect("a barrier");
+        }
+        assert_eq!(collector.take(Epoch(9)), [23, 13].map(|value| SignedBatch::inserts(batch(value))));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The driver of one job: restores, injects barriers, seals epochs, completes checkpoints, restarts after failures.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -12,7 +12,7 @@ use millpond_storage::{
     epoch::Epoch,
     error::StorageError,
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     attempt::{Attempt, InFlight, Part, on_task_end, phase, wait_checkpoint, wait_switch},
@@ -30,10 +30,9 @@ use crate::{
     error::Result,
     message::{Barrier, BarrierKind},
     task::{
-        build::fragment_parallelism,
+        build::{Control, fragment_parallelism},
         fault::Fault,
         orders::Orders,
-        restart::Restart,
         subtask::{SubtaskId, TaskEvent},
     },
 };
@@ -75,6 +74,10 @@ pub struct Driver {
     pub(super) replay: Arc<ReplayBound>,
     /// Where the job failed when it was parked.
     pub(super) parked_at: Option<Fault>,
+    /// Subtasks that were restarted alone while the job had sealed this epoch.
+    pub(super) tried: (Epoch, BTreeSet<SubtaskId>),
+    /// Why the failure at hand is one of the whole job.
+    pub(super) refusal: Option<String>,
 }
 
 /// How an attempt ended without a failure.
@@ -130,6 +133,8 @@ impl Driver {
             succession: None,
             replay,
             parked_at: None,
+            tried: (Epoch(0), BTreeSet::new()),
+            refusal: None,
         }
     }
 
@@ -143,6 +148,7 @@ impl Driver {
         let ended = self.drive(&mut attempt).await;
         if let Err(error) = &ended {
             self.begin_recovery(RecoveryCause::Failure, Some(error.to_string()));
+            self.handle.say_why_whole(self.refusal.take());
         }
         // Nothing of this attempt is to run beside the next one. A callback that does not end in time is cut off from everything by then.
         if tokio::time::timeout(CANCEL_PATIENCE, attempt.running.tasks.shutdown()).await.is_err() {
@@ -169,6 +175,7 @@ impl Driver {
                 command = self.next_command() => match command {
                     Some(JobCommand::Checkpoint) => attempt.checkpoint_wanted = true,
                     Some(JobCommand::Reconfigure(options)) => self.reconfigure(attempt, options),
+                    Some(JobCommand::Fail(id)) => attempt.running.controls.get(&id).into_iter().for_each(Control::fail),
                     Some(JobCommand::LetGo | JobCommand::Resume { .. }) => {}
                     Some(JobCommand::Stop) | None => return Ok(Ended::Stopped),
                 },
@@ -206,6 +213,7 @@ impl Driver {
             return Ok(None);
         };
         let ready = injected.is_some() && self.collection.as_ref().is_none_or(|collection| collection.published());
+        let begins_at = injected;
         let injected = injected.unwrap_or_default();
         let in_flight = self.passed_again(&restart);
         let spawn = Spawn {
@@ -215,6 +223,7 @@ impl Driver {
             inputs: &inputs,
             positions: &positions,
             restart,
+            begins_at,
             store: store.clone(),
             origin,
             side: self.shared.side_output(self.spec.id),
@@ -224,6 +233,8 @@ impl Driver {
         let origin = spawn.origin.clone();
         let running = Running::spawn(spawn, &self.handle)?;
         self.note_restored(&origin);
+        let width = |fragment| fragment_parallelism(fragment, self.options.parallelism);
+        *self.handle.subtasks.lock() = self.spec.graph.fragments.iter().map(width).collect();
         self.handle.recover_from(injected);
         self.handle.reach(RecoveryStep::Restored);
         in_flight.iter().for_each(|flight| running.inject(flight.barrier, &inputs));
@@ -255,6 +266,8 @@ impl Driver {
             ready,
             can_overtake: self.spec.graph.aligned_fragments().contains(&false),
             state_bytes: BTreeMap::new(),
+            restarted: BTreeSet::new(),
+            rewinds: JoinSet::new(),
         }))
     }
 
@@ -263,19 +276,6 @@ impl Driver {
     fn first_checkpoint_since(&self) -> Instant {
         let lead = self.options.checkpoint_interval.mul_f64(phase(self.spec.id));
         Instant::now().checked_sub(lead).unwrap_or_else(Instant::now)
-    }
-
-    /// The barriers that were in flight when the checkpoint was taken: the subtasks that have not closed their epochs will.
-    fn passed_again(&self, restart: &Restart) -> VecDeque<InFlight> {
-        let fragments = &self.spec.graph.fragments;
-        let width = |fragment: usize| fragment_parallelism(&fragments[fragment], self.options.parallelism);
-        let flight = |barrier: &Barrier| {
-            let open = |fragment: &usize| restart.closed(*fragment) < barrier.epoch;
-            let tasks_left = (0..fragments.len()).filter(open).map(width).sum();
-            let roots_left = fragments.len().checked_sub(1).filter(open).map_or(0, width);
-            InFlight { roots_left, ..InFlight::new(*barrier, tasks_left) }
-        };
-        restart.barriers.iter().map(flight).collect()
     }
 
     /// Changes after the checkpoint must stay until the next one is complete. If any of them is gone the job cannot go on.
@@ -405,7 +405,9 @@ impl Driver {
                 }
             }
             TaskEvent::Cut { id, part } => self.on_part(attempt, Part { id, part, delay: Duration::ZERO })?,
-            TaskEvent::Failed { error } => return Err(error),
+            TaskEvent::Failed { id, failure } => self.on_failed(attempt, id, *failure)?,
+            TaskEvent::Restored { id } => self.handle.reach_alone(id, RecoveryStep::Restored),
+            TaskEvent::Replayed { id } => self.on_replayed(attempt, id),
         }
         while attempt.in_flight.front().is_some_and(|flight| flight.tasks_left == 0) {
             let flight = attempt.in_flight.pop_front().expect("the front was looked at");
@@ -441,8 +443,8 @@ impl Driver {
         Ok(())
     }
 
-    fn note_progress(&self, attempt: &mut Attempt, epoch: Epoch, closed: ClosedEpoch) {
-        if epoch < attempt.upper_at_start {
+    pub(super) fn note_progress(&self, attempt: &mut Attempt, epoch: Epoch, closed: ClosedEpoch) {
+        if epoch < attempt.upper_at_start || !attempt.restarted.is_empty() {
             return;
         }
         self.handle.reach(RecoveryStep::Replayed);
@@ -450,6 +452,7 @@ impl Driver {
             return;
         }
         self.handle.reach(RecoveryStep::CaughtUp);
+        self.handle.all_caught_up();
         if self.handle.state() == JobState::CatchingUp {
             *self.handle.error.lock() = None;
             self.set_state(JobState::Running);

@@ -7,7 +7,7 @@ use millpond_storage::epoch::Epoch;
 use super::{
     driver::{Driver, Ended},
     failure::{is_final, may_pass},
-    recovery::{RecoveryCause, RecoveryStep},
+    recovery::{RecoveryCause, RecoveryStatus, RecoveryStep},
     spec::JobOptions,
     status::{JobCommand, JobFailure, JobState},
 };
@@ -48,7 +48,8 @@ impl Driver {
             };
             let at = self.handle.sealed();
             let fault = self.orders.faults.take();
-            failures = if failures.0 == at { (at, failures.1 + 1) } else { (at, 1) };
+            // A subtask that was restarted alone at the same epoch, and did not get on, was the first failure.
+            failures = if failures.0 == at { (at, failures.1 + 1) } else { (at, 1 + u32::from(self.was_tried_at(at))) };
             if at > before {
                 backoff = FIRST_BACKOFF;
             }
@@ -77,7 +78,11 @@ impl Driver {
     }
 
     pub(super) fn begin_recovery(&self, cause: RecoveryCause, error: Option<String>) {
-        self.handle.begin_recovery(cause, error, self.shared.coordinator.clock().wall_micros());
+        self.handle.begin_recovery(self.recovery(cause, error));
+    }
+
+    pub(super) fn recovery(&self, cause: RecoveryCause, error: Option<String>) -> RecoveryStatus {
+        RecoveryStatus::new(self.spec.id, cause, error, self.shared.coordinator.clock().wall_micros())
     }
 
     /// The job does not go on by itself. What it has not consumed is kept, for it may be mended, until it is dropped or that takes too much.
@@ -128,7 +133,7 @@ impl Driver {
                 return Next::Resume;
             }
             Some(JobCommand::Reconfigure(options)) => self.set_options(options),
-            Some(JobCommand::Checkpoint) => {}
+            Some(JobCommand::Checkpoint | JobCommand::Fail(_)) => {}
             Some(JobCommand::LetGo) if self.handle.state() == JobState::Failed => {
                 self.holds.clear();
                 self.handle.resume_never();

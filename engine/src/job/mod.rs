@@ -19,6 +19,7 @@ pub mod sink_driver;
 pub mod spec;
 pub mod status;
 pub mod stops;
+mod task_local;
 mod waits;
 
 #[cfg(test)]

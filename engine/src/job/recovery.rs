@@ -4,6 +4,12 @@ use std::time::{Duration, Instant};
 
 use millpond_storage::{checkpoint::ImageSources, epoch::Epoch};
 
+use super::status::JobHandle;
+use crate::task::subtask::SubtaskId;
+
+/// Recoveries remembered per job.
+const RECOVERIES_KEPT: usize = 16;
+
 /// Why a job had to be started again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecoveryCause {
@@ -54,6 +60,10 @@ pub struct RecoveryStatus {
     pub cause: RecoveryCause,
     /// The failure.
     pub error: Option<String>,
+    /// The subtask that was restarted alone; `None` if the whole job was.
+    pub subtask: Option<SubtaskId>,
+    /// Why the whole job was, though only a subtask had failed.
+    pub why_whole: Option<String>,
     /// When it was detected, microseconds since 1970, UTC.
     pub detected_at_us: i64,
     /// The epoch of the checkpoint it went on from; 0 if there was none.
@@ -66,16 +76,18 @@ pub struct RecoveryStatus {
 
 impl RecoveryStatus {
     pub(super) fn new(job: u64, cause: RecoveryCause, error: Option<String>, detected_at_us: i64) -> Self {
-        Self {
-            job,
-            cause,
-            error,
-            detected_at_us,
-            from_epoch: Epoch(0),
-            image: ImageSources::default(),
-            begun: Instant::now(),
-            reached: [None; STEPS],
-        }
+        let (begun, reached, image) = (Instant::now(), [None; STEPS], ImageSources::default());
+        Self { job, cause, error, subtask: None, why_whole: None, detected_at_us, from_epoch: Epoch(0), image, begun, reached }
+    }
+
+    /// That of one subtask alone.
+    pub(super) fn alone(self, subtask: SubtaskId) -> Self {
+        Self { subtask: Some(subtask), ..self }
+    }
+
+    /// What was restarted, as shown in SQL.
+    pub fn scope(&self) -> &'static str {
+        if self.subtask.is_some() { "subtask" } else { "job" }
     }
 
     /// Where its materialization was read from; `None` if nothing of one was.
@@ -101,6 +113,92 @@ impl RecoveryStatus {
     /// Time from the detection to a step; `None` if it has not been reached.
     pub fn after(&self, step: RecoveryStep) -> Option<Duration> {
         self.reached[step as usize]
+    }
+}
+
+impl JobHandle {
+    /// The recoveries remembered, oldest first.
+    pub fn recoveries(&self) -> Vec<RecoveryStatus> {
+        self.recoveries.lock().iter().cloned().collect()
+    }
+
+    pub(super) fn begin_recovery(&self, recovery: RecoveryStatus) {
+        let mut recoveries = self.recoveries.lock();
+        if recoveries.len() == RECOVERIES_KEPT {
+            recoveries.pop_front();
+        }
+        recoveries.push_back(recovery);
+    }
+
+    /// A job without a checkpoint has nothing to recover: it is new.
+    pub(super) fn forget_restart(&self) {
+        self.recoveries.lock().pop_back_if(|recovery| recovery.cause == RecoveryCause::Restart);
+    }
+
+    /// Notes from which checkpoint the job goes on.
+    pub(super) fn recover_from(&self, epoch: Epoch) {
+        self.change_recovery(None, |recovery| recovery.from_epoch = epoch);
+    }
+
+    /// Notes where the materialization was read from.
+    pub(super) fn restored_from(&self, image: ImageSources) {
+        self.change_recovery(None, |recovery| recovery.image = image);
+    }
+
+    /// Notes why the failure of one subtask restarts the whole job.
+    pub(super) fn say_why_whole(&self, reason: Option<String>) {
+        self.change_recovery(None, |recovery| recovery.why_whole = reason);
+    }
+
+    /// Notes a step of the recovery of the job that is going on, if one is.
+    pub(super) fn reach(&self, step: RecoveryStep) {
+        self.change_recovery(None, |recovery| self.note(recovery, step));
+    }
+
+    /// Notes from which checkpoint a subtask goes on that is restarted alone.
+    pub(super) fn recover_alone_from(&self, id: SubtaskId, epoch: Epoch) {
+        self.change_recovery(Some(id), |recovery| recovery.from_epoch = epoch);
+    }
+
+    /// Notes a step of a subtask that is restarted alone.
+    pub(super) fn reach_alone(&self, id: SubtaskId, step: RecoveryStep) {
+        self.change_recovery(Some(id), |recovery| self.note(recovery, step));
+    }
+
+    /// The job keeps up, and with it each subtask that was restarted alone.
+    pub(super) fn all_caught_up(&self) {
+        let mut recoveries = self.recoveries.lock();
+        recoveries
+            .iter_mut()
+            .filter(|recovery| recovery.subtask.is_some())
+            .for_each(|recovery| self.note(recovery, RecoveryStep::CaughtUp));
+    }
+
+    /// Changes the newest recovery of the job, or of one subtask alone.
+    fn change_recovery(&self, subtask: Option<SubtaskId>, change: impl FnOnce(&mut RecoveryStatus)) {
+        if let Some(recovery) = self.recoveries.lock().iter_mut().rev().find(|recovery| recovery.subtask == subtask) {
+            change(recovery);
+        }
+    }
+
+    fn note(&self, recovery: &mut RecoveryStatus, step: RecoveryStep) {
+        if recovery.reach(step) && step == RecoveryStep::CaughtUp {
+            let ms = |step| recovery.after(step).map_or(0, |after| after.as_millis() as u64);
+            tracing::info!(
+                job = %self.name,
+                cause = recovery.cause.as_str(),
+                scope = recovery.scope(),
+                fragment = recovery.subtask.map(|id| id.fragment),
+                subtask = recovery.subtask.map(|id| id.index),
+                from_epoch = %recovery.from_epoch,
+                restored_from = recovery.restored_from(),
+                cancelled_ms = ms(RecoveryStep::Cancelled),
+                restored_ms = ms(RecoveryStep::Restored),
+                replayed_ms = ms(RecoveryStep::Replayed),
+                caught_up_ms = ms(RecoveryStep::CaughtUp),
+                "recovered"
+            );
+        }
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use millpond_storage::{collection::Collection, epoch::Epoch, state_table::StateOrigin};
@@ -24,10 +27,10 @@ use crate::{
         values::ValuesReader,
     },
     task::{
-        build::{BuildContext, Built, ScanChannel, build},
+        build::{BuildContext, Built, Control, ScanChannel, build},
         orders::Orders,
         restart::Restart,
-        subtask::TaskEvent,
+        subtask::{SubtaskId, TaskEvent},
     },
 };
 
@@ -119,6 +122,10 @@ pub struct Running {
     pub subtasks: usize,
     /// Says which checkpoint waits no longer.
     pub(super) switch: Arc<Switch>,
+    /// How each subtask is spoken to.
+    pub(super) controls: BTreeMap<SubtaskId, Control>,
+    /// The newest complete checkpoint, for the subtasks.
+    completed: Arc<AtomicU64>,
     source_commands: Vec<SourceCommands>,
     /// With the last epoch that the reader's subtask had closed at the start.
     collection_commands: Vec<(Epoch, mpsc::UnboundedSender<CollectionAdvance>)>,
@@ -145,6 +152,8 @@ pub struct Spawn<'a> {
     pub positions: &'a ScanPositions,
     /// Where its subtasks start.
     pub restart: Restart,
+    /// The epoch of the checkpoint that this is, if it is one.
+    pub begins_at: Option<Epoch>,
     /// Its operator state.
     pub store: Arc<millpond_storage::state_table::JobStore>,
     /// Where that comes from.
@@ -203,11 +212,14 @@ impl Running {
         let (passed, passed_in) = mpsc::unbounded_channel();
         let collector = Arc::new(Collector::restored(std::mem::take(&mut spawn.restart.unsealed)));
         let switch = Arc::new(Switch::default());
+        let completed = Arc::new(AtomicU64::new(spawn.begins_at.unwrap_or_default().0));
         let context = BuildContext {
             parallelism: spawn.parallelism,
             store: spawn.store.clone(),
             origin: spawn.origin.clone(),
             restart: std::mem::take(&mut spawn.restart),
+            begins_at: spawn.begins_at,
+            completed: completed.clone(),
             switch: switch.clone(),
             budget: spawn.budget.clone(),
             side: spawn.side.clone(),
@@ -216,7 +228,7 @@ impl Running {
             rows_in: handle.rows_in.clone(),
             events,
         };
-        let Built { subtasks, scans, edges, roots } = build(&spawn.spec.graph, &context)?;
+        let Built { subtasks, scans, edges, roots, controls } = build(&spawn.spec.graph, &context)?;
         let mut running = Self {
             tasks: JoinSet::new(),
             events: events_in,
@@ -225,6 +237,8 @@ impl Running {
             roots,
             subtasks: subtasks.len(),
             switch,
+            controls,
+            completed,
             source_commands: Vec::new(),
             collection_commands: Vec::new(),
         };
@@ -296,6 +310,11 @@ impl Running {
             _ => return Err(EngineError::Internal("only scans have readers".into())),
         }
         Ok(())
+    }
+
+    /// Tells the subtasks that a checkpoint is complete.
+    pub(super) fn complete(&self, checkpoint: Epoch) {
+        self.completed.store(checkpoint.0, Ordering::Release);
     }
 
     /// Tells every reader of a source that the job passes an epoch without a barrier.

@@ -76,6 +76,40 @@ pub struct JobOptions {
     pub readable: ReadableWhen,
     /// Where operator state is kept.
     pub state_backend: StateBackend,
+    /// What becomes of the others' work when a subtask fails.
+    pub recovery: Recovery,
+}
+
+/// What a subtask goes on with that has failed and is restarted alone.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Recovery {
+    /// With all it had taken since the last checkpoint: contents are as if it had not failed.
+    #[default]
+    ExactlyOnce,
+    /// With the next message: what it had taken since the last checkpoint is lost.
+    Approximate,
+}
+
+impl Recovery {
+    /// The word that stands for it in SQL.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ExactlyOnce => "exactly_once",
+            Self::Approximate => "approximate",
+        }
+    }
+}
+
+/// Which policy a name stands for.
+///
+/// # Errors
+/// 22023 for an unknown name.
+pub fn recovery(name: &str) -> Result<Recovery> {
+    match name {
+        "exactly_once" => Ok(Recovery::ExactlyOnce),
+        "approximate" => Ok(Recovery::Approximate),
+        other => Err(unknown("recovery", other, "exactly_once, approximate")),
+    }
 }
 
 impl JobOptions {
@@ -84,6 +118,7 @@ impl JobOptions {
         // A quarter of the interval: a younger change of state may well change once more before the checkpoint.
         orders.set_log_age_us(i64::try_from(self.checkpoint_interval.as_micros() / 4).unwrap_or(i64::MAX));
         orders.set_debloat_target(self.buffer_debloat_target);
+        orders.set_approximate(self.recovery == Recovery::Approximate);
     }
 }
 

@@ -3,18 +3,18 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use millpond_storage::{checkpoint::ImageSources, epoch::Epoch};
+use millpond_storage::epoch::Epoch;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    recovery::{RecoveryCause, RecoveryStatus, RecoveryStep},
+    recovery::RecoveryStatus,
     spec::{JobKind, JobOptions},
 };
 use crate::{
@@ -25,8 +25,6 @@ use crate::{
 
 /// Checkpoints remembered per job.
 const CHECKPOINTS_KEPT: usize = 64;
-/// Recoveries remembered per job.
-const RECOVERIES_KEPT: usize = 16;
 
 /// Where a job is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,6 +81,8 @@ pub struct JobStatus {
     pub error: Option<String>,
     /// Rows that backfills have read, and rows they expect.
     pub backfill: (u64, u64),
+    /// The epoch from which on its contents may lack rows: a subtask was restarted approximately.
+    pub approximate_from: Option<Epoch>,
 }
 
 /// One row of `millpond.checkpoints`.
@@ -168,6 +168,8 @@ pub enum JobCommand {
         /// Divert what failed.
         skip: bool,
     },
+    /// One subtask fails, so that it can be seen what follows.
+    Fail(SubtaskId),
     /// A parked job gives up what is kept for it: it will not go on.
     LetGo,
 }
@@ -203,7 +205,9 @@ pub struct JobHandle {
     pub(super) readable_when_caught_up: AtomicBool,
     resumes_at: AtomicU64,
     pub(super) checkpoints: Mutex<VecDeque<CheckpointStatus>>,
-    recoveries: Mutex<VecDeque<RecoveryStatus>>,
+    pub(super) recoveries: Mutex<VecDeque<RecoveryStatus>>,
+    pub(super) subtasks: Mutex<Vec<usize>>,
+    pub(super) approximate_from: OnceLock<Epoch>,
     rate: Mutex<Rate>,
     /// The channels of the attempt that is running, and where their target is read.
     edges: Mutex<(Vec<Edge>, Arc<Orders>)>,
@@ -239,6 +243,8 @@ impl JobHandle {
             checkpoints: Mutex::default(),
             recoveries: Mutex::default(),
             edges: Mutex::default(),
+            subtasks: Mutex::default(),
+            approximate_from: OnceLock::new(),
             rate: Mutex::new(Rate { at: Instant::now(), rows: 0, per_second: 0.0 }),
         })
     }
@@ -311,6 +317,7 @@ impl JobHandle {
             restarts: self.restarts.load(Ordering::Relaxed),
             error: self.error.lock().clone(),
             backfill: self.backfill(),
+            approximate_from: self.approximate_from.get().copied(),
         }
     }
 
@@ -363,56 +370,20 @@ impl JobHandle {
         checkpoints.push_back(checkpoint);
     }
 
-    /// The recoveries remembered, oldest first.
-    pub fn recoveries(&self) -> Vec<RecoveryStatus> {
-        self.recoveries.lock().iter().cloned().collect()
+    /// How many subtasks each fragment has, while the job runs.
+    pub fn subtasks(&self) -> Vec<usize> {
+        self.subtasks.lock().clone()
     }
 
-    pub(super) fn begin_recovery(&self, cause: RecoveryCause, error: Option<String>, now_us: i64) {
-        let mut recoveries = self.recoveries.lock();
-        if recoveries.len() == RECOVERIES_KEPT {
-            recoveries.pop_front();
+    /// Lets a subtask fail at its next message, as a drill.
+    ///
+    /// # Errors
+    /// 55000 if the job does not run.
+    pub fn fail(&self, subtask: SubtaskId) -> crate::error::Result<()> {
+        if matches!(self.state(), JobState::Finished | JobState::Failed) {
+            return Err(EngineError::user("55000", format!("the job of \"{}\" does not run", self.name)));
         }
-        recoveries.push_back(RecoveryStatus::new(self.id, cause, error, now_us));
-    }
-
-    /// A job without a checkpoint has nothing to recover: it is new.
-    pub(super) fn forget_restart(&self) {
-        self.recoveries.lock().pop_back_if(|recovery| recovery.cause == RecoveryCause::Restart);
-    }
-
-    /// Notes from which checkpoint the job goes on.
-    pub(super) fn recover_from(&self, epoch: Epoch) {
-        if let Some(recovery) = self.recoveries.lock().back_mut() {
-            recovery.from_epoch = epoch;
-        }
-    }
-
-    /// Notes where the materialization was read from.
-    pub(super) fn restored_from(&self, image: ImageSources) {
-        if let Some(recovery) = self.recoveries.lock().back_mut() {
-            recovery.image = image;
-        }
-    }
-
-    /// Notes a step of the recovery that is going on, if one is.
-    pub(super) fn reach(&self, step: RecoveryStep) {
-        let mut recoveries = self.recoveries.lock();
-        let Some(recovery) = recoveries.back_mut() else { return };
-        if recovery.reach(step) && step == RecoveryStep::CaughtUp {
-            let ms = |step| recovery.after(step).map_or(0, |after| after.as_millis() as u64);
-            tracing::info!(
-                job = %self.name,
-                cause = recovery.cause.as_str(),
-                from_epoch = %recovery.from_epoch,
-                restored_from = recovery.restored_from(),
-                cancelled_ms = ms(RecoveryStep::Cancelled),
-                restored_ms = ms(RecoveryStep::Restored),
-                replayed_ms = ms(RecoveryStep::Replayed),
-                caught_up_ms = ms(RecoveryStep::CaughtUp),
-                "recovered"
-            );
-        }
+        self.commands.send(JobCommand::Fail(subtask)).map_err(|_| EngineError::Cancelled)
     }
 
     /// Changes settings of the job. What a running job cannot change it changes at its next checkpoint, from which it goes on.

@@ -2,6 +2,7 @@
 
 mod backfill;
 mod debloat;
+mod task_local;
 mod unaligned;
 
 use std::{path::Path, sync::Arc, time::Duration};
@@ -21,7 +22,7 @@ use millpond_storage::{
     state_store::StateBackend,
 };
 
-use super::spec::{DEFAULT_RECOVERY_TARGET, JobKind, JobOptions, JobSpec, ReadableWhen};
+use super::spec::{DEFAULT_RECOVERY_TARGET, JobKind, JobOptions, JobSpec, ReadableWhen, Recovery};
 use crate::{
     coordinator::read::Freshness,
     coordinator::table::TableSpec,
@@ -134,6 +135,7 @@ fn start(engine: &Engine, dir: &Path, parallelism: usize) -> Arc<super::status::
         aligned_checkpoint_timeout: Duration::from_secs(1),
         buffer_debloat_target: Duration::from_secs(1),
         state_backend: StateBackend::RocksDb,
+        recovery: Recovery::ExactlyOnce,
     };
     let spec =
         JobSpec { id: VIEW, name: "v".into(), kind: JobKind::View, graph: grouped(), collection: Some(collection), sink: None, options };

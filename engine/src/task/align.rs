@@ -24,7 +24,7 @@ struct Progress {
 }
 
 /// Alignment state.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Aligner {
     closed: Epoch,
     channels: Vec<Progress>,

@@ -1,22 +1,26 @@
 //! From a dataflow graph to subtasks: operators are built, edges become channels, scans get their readers.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, AtomicU64},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
 };
 
 use millpond_storage::{
     epoch::Epoch,
-    key_group::key_group_range,
     memory::MemoryBudget,
-    state_table::{JobStore, StateOrigin, TaskState},
+    state_table::{JobStore, StateOrigin},
 };
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::{
+    operators::{OperatorPlan, Shared, is_scan},
     orders::Orders,
     restart::{Rest, Restart},
-    subtask::{ChannelPlan, Feed, Subtask, SubtaskId, Target, TaskEvent},
+    revival::Revival,
+    subtask::{ChannelPlan, Feed, Subtask, SubtaskId, TaskEvent},
 };
 use crate::{
     error::{EngineError, Result},
@@ -28,9 +32,14 @@ use crate::{
         switch::Switch,
     },
     graph::{DataflowGraph, Distribution, Fragment, NodeInput, OperatorSpec, Parallelism},
-    job::collector::{Collector, Materialize, PassThrough},
-    operator::{self, Operator, OperatorContext, SideOutput},
+    job::collector::Collector,
+    operator::SideOutput,
 };
+
+/// A job's subtasks keep messages for a restart in so much of the memory budget, together.
+const KEPT_SHARE: usize = 16;
+/// What each may keep at least, as far as the budget has room.
+const LEAST_KEPT_BYTES: usize = 64 << 10;
 
 /// What subtasks are built with.
 pub struct BuildContext {
@@ -42,6 +51,10 @@ pub struct BuildContext {
     pub origin: StateOrigin,
     /// Where subtasks start.
     pub restart: Restart,
+    /// The epoch of the checkpoint that this is, if it is one.
+    pub begins_at: Option<Epoch>,
+    /// The newest complete checkpoint.
+    pub completed: Arc<AtomicU64>,
     /// Says which checkpoint waits no longer.
     pub switch: Arc<Switch>,
     /// The memory budget.
@@ -97,6 +110,24 @@ pub struct Built {
     pub edges: Vec<Edge>,
     /// Subtasks of the root fragment.
     pub roots: usize,
+    /// How each subtask is spoken to.
+    pub controls: BTreeMap<SubtaskId, Control>,
+}
+
+/// What a driver says to one subtask.
+pub struct Control {
+    /// What it goes on with after a failure.
+    pub revival: mpsc::UnboundedSender<Result<Revival>>,
+    drill: Arc<AtomicBool>,
+    wake: Arc<Notify>,
+}
+
+impl Control {
+    /// Lets the subtask fail, so that it can be seen what follows.
+    pub fn fail(&self) {
+        self.drill.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.wake.notify_one();
+    }
 }
 
 /// Subtasks of a fragment.
@@ -144,6 +175,7 @@ pub fn build(graph: &DataflowGraph, context: &BuildContext) -> Result<Built> {
         }
     }
     let aligned = graph.aligned_fragments();
+    let mut controls = BTreeMap::new();
     let mut subtasks = Vec::with_capacity(inputs.len());
     for input in inputs {
         let mut routers = Vec::new();
@@ -153,10 +185,12 @@ pub fn build(graph: &DataflowGraph, context: &BuildContext) -> Result<Built> {
         }
         let parallelism = width(input.fragment);
         let is_aligned = aligned[input.fragment];
-        subtasks.push(build_subtask(graph, input, (parallelism, is_aligned), routers, context)?);
+        let (subtask, control) = build_subtask(graph, input, (parallelism, is_aligned), routers, context)?;
+        controls.insert(subtask.id, control);
+        subtasks.push(subtask);
     }
     let roots = graph.fragments.last().map_or(0, |root| width(root.id));
-    Ok(Built { subtasks, scans, edges, roots })
+    Ok(Built { subtasks, scans, edges, roots, controls })
 }
 
 struct Input {
@@ -243,77 +277,58 @@ fn restored_channels(
     Ok(restored)
 }
 
-fn is_scan(spec: &OperatorSpec) -> bool {
-    matches!(spec, OperatorSpec::SourceScan { .. } | OperatorSpec::CollectionScan { .. } | OperatorSpec::Values { .. })
-}
-
 fn build_subtask(
     graph: &DataflowGraph,
     input: Input,
     (parallelism, is_aligned): (usize, bool),
     routers: Vec<Router>,
     context: &BuildContext,
-) -> Result<Subtask> {
+) -> Result<(Subtask, Control)> {
     let Input { fragment, index, inbox, channels } = input;
     let fragment = &graph.fragments[fragment];
     let id = SubtaskId { fragment: fragment.id, index };
     // Subtasks are numbered over the whole job, so that their state changelogs do not meet.
     let number = u32::try_from(fragment.id << 16 | index).map_err(|_| EngineError::Internal("too many fragments".into()))?;
     let closed = context.restart.closed(fragment.id);
-    let state = TaskState::new(context.store.clone(), number, key_group_range(index, parallelism), context.origin.clone())?;
-    let epoch_time_us = Arc::new(AtomicI64::new(0));
-    let mut operator_context = OperatorContext {
-        state,
-        side: context.side.clone(),
+    let shared = Shared {
+        store: context.store.clone(),
         budget: context.budget.clone(),
-        closed,
-        applied_watermark: i64::MIN,
-        epoch_time_us: epoch_time_us.clone(),
-        subtask: index,
-        parallelism,
-        inputs: Vec::new(),
+        side: context.side.clone(),
+        collector: context.collector.clone(),
     };
-    let mut operators: Vec<Box<dyn Operator>> = Vec::with_capacity(fragment.nodes.len());
-    let mut targets = vec![Target::Root; fragment.nodes.len()];
-    for (place, node) in fragment.nodes.iter().enumerate() {
-        let schema = |input: &NodeInput| match input {
-            NodeInput::Node(child) => fragment.nodes[*child].schema.clone(),
-            NodeInput::Exchange(exchange) => graph.exchanges[*exchange].schema.clone(),
-        };
-        operator_context.inputs = node.inputs.iter().map(schema).collect();
-        operator_context.applied_watermark = context.restart.applied_watermark(node.id);
-        operators.push(match &node.spec {
-            spec if is_scan(spec) => Box::new(PassThrough),
-            OperatorSpec::Materialize { .. } => Box::new(Materialize::new(context.collector.clone(), index)),
-            _ => operator::build(node, &mut operator_context)?,
-        });
-        for (port, input) in node.inputs.iter().enumerate() {
-            if let NodeInput::Node(child) = input {
-                targets[*child] = Target::Node(place, port);
-            }
-        }
-    }
+    let plan = OperatorPlan::new(graph, fragment.id, (index, parallelism), number, shared);
+    let (operators, state) = plan.build(context.origin.clone(), closed, |node| context.restart.applied_watermark(node))?;
+    let all: usize = graph.fragments.iter().map(|fragment| fragment_parallelism(fragment, context.parallelism)).sum();
+    let (revival, revivals) = mpsc::unbounded_channel();
+    let control = Control { revival, drill: Arc::default(), wake: inbox.wake() };
     context.switch.add(inbox.wake());
     let is_root = fragment.id + 1 == graph.fragments.len();
-    Ok(Subtask {
+    let subtask = Subtask {
         id,
         number: (number, parallelism),
         operators,
-        nodes: fragment.nodes.iter().map(|node| node.id).collect(),
-        targets,
+        nodes: plan.nodes(),
+        targets: plan.targets(),
+        plan,
+        begins_at: context.begins_at,
+        completed: context.completed.clone(),
+        kept_bytes: (context.budget.limit() / KEPT_SHARE / all.max(1)).max(LEAST_KEPT_BYTES),
+        budget: context.budget.clone(),
+        revivals,
+        drill: control.drill.clone(),
         channels,
         inbox,
         routers,
-        state: operator_context.state,
+        state,
         closed,
         in_flight: context.restart.barriers.clone(),
         is_aligned,
         switch: context.switch.clone(),
         collector: is_root.then(|| context.collector.clone()),
-        epoch_time_us,
         orders: context.orders.clone(),
         // A row is counted where it enters the job.
         rows_in: if fragment.nodes.iter().any(|node| is_scan(&node.spec)) { context.rows_in.clone() } else { Arc::default() },
         events: context.events.clone(),
-    })
+    };
+    Ok((subtask, control))
 }

@@ -69,8 +69,8 @@ impl Running {
         self.checkpointed = checkpoint;
         let alignment = self.aligning_since.take().map_or(Duration::ZERO, |since| began.saturating_sub(since));
         let sync = self.clock.monotonic().saturating_sub(began);
-        let operators = self.task.nodes.iter().zip(&self.task.operators);
-        let applied = operators.filter_map(|(node, operator)| Some((*node, operator.applied_watermark()?))).collect();
+        let applied = self.applied();
+        self.mark(checkpoint, applied.clone(), false);
         Ok(CheckpointPart { checkpoint, is_cut, closed, state, in_flight, places: self.places.clone(), applied, alignment, sync })
     }
 

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Inputs {
     pub(super) channels: Vec<ChannelPlan>,
     pub(super) aligner: Aligner,

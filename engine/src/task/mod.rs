@@ -5,13 +5,19 @@
 
 pub mod align;
 pub mod build;
+mod closing;
 pub mod cut;
+mod determinants;
 pub mod fault;
 mod flow;
 mod inputs;
+pub mod operators;
 pub mod orders;
 mod pace;
 pub mod restart;
+pub mod revival;
+mod sending;
+mod sent;
 pub mod subtask;
 pub mod watermark;
 

@@ -16,6 +16,7 @@ pub struct Orders {
     skip_bad_rows: AtomicBool,
     hand_over_at: AtomicU64,
     debloat_target_us: AtomicU64,
+    is_approximate: AtomicBool,
     /// Where subtasks have failed, and what follows from it.
     pub faults: Faults,
 }
@@ -49,6 +50,16 @@ impl Orders {
     /// See [`Self::skip_bad_rows`].
     pub fn set_skip_bad_rows(&self, skip: bool) {
         self.skip_bad_rows.store(skip, Ordering::Relaxed);
+    }
+
+    /// Whether a subtask that fails goes on without what it had taken since the last checkpoint; then nothing is kept for it.
+    pub fn is_approximate(&self) -> bool {
+        self.is_approximate.load(Ordering::Relaxed)
+    }
+
+    /// See [`Self::is_approximate`].
+    pub fn set_approximate(&self, approximate: bool) {
+        self.is_approximate.store(approximate, Ordering::Relaxed);
     }
 
     /// Whether the checkpoint of an epoch is the attempt's last: then a subtask leaves its state in the store for those of the next attempt.

@@ -9,31 +9,44 @@
 //! output takes at once ([`crate::exchange::debloat`]).
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use futures::FutureExt;
 use millpond_storage::{
     env::Clock,
     epoch::Epoch,
+    memory::MemoryBudget,
     state_table::{StateTable, TaskState},
 };
 use tokio::sync::mpsc;
 
-use super::{cut::CheckpointPart, fault::Screened, flow::Flow, inputs::Inputs, orders::Orders};
+use super::{
+    cut::CheckpointPart,
+    determinants::Determinants,
+    fault::Screened,
+    flow::Flow,
+    inputs::Inputs,
+    operators::OperatorPlan,
+    orders::Orders,
+    revival::{Beginning, Revival, Sending, SubtaskFailure},
+    sent::SentInStep,
+};
 use crate::{
     chunk::{CHUNK_ROWS, Chunk},
-    error::Result,
+    error::{EngineError, Result, panic_text},
     exchange::{
         inbox::{ChannelId, Inbox, Received},
         router::Router,
         switch::Switch,
     },
     job::collector::Collector,
-    message::{Barrier, BarrierKind, Message, Watermark},
+    message::{Barrier, Message, Watermark},
     operator::{Emitted, Operator, Output, Progress},
     scan::place::ScanPlaces,
 };
@@ -76,10 +89,22 @@ pub enum TaskEvent {
         /// What it adds to the checkpoint.
         part: Box<CheckpointPart>,
     },
-    /// The subtask has ended with an error; a panic is one too.
+    /// The subtask has stopped for an error, a panic being one too, and waits to be told what to go on with.
     Failed {
-        /// What happened.
-        error: crate::error::EngineError,
+        /// The subtask.
+        id: SubtaskId,
+        /// What happened, and what it needs.
+        failure: Box<SubtaskFailure>,
+    },
+    /// It has got its state and runs again.
+    Restored {
+        /// The subtask.
+        id: SubtaskId,
+    },
+    /// It is where it was when it failed.
+    Replayed {
+        /// The subtask.
+        id: SubtaskId,
     },
 }
 
@@ -151,8 +176,20 @@ pub struct Subtask {
     pub switch: Arc<Switch>,
     /// Where its root's output is collected, if it is one of the root fragment.
     pub collector: Option<Arc<Collector>>,
-    /// Time of the open epoch, shared with the operators.
-    pub epoch_time_us: Arc<AtomicI64>,
+    /// What the operators are built from.
+    pub plan: OperatorPlan,
+    /// The epoch of the checkpoint with which the attempt begins, if it does with one.
+    pub begins_at: Option<Epoch>,
+    /// The newest complete checkpoint.
+    pub completed: Arc<AtomicU64>,
+    /// Bytes of messages it may keep for a restart, as far as the budget has room.
+    pub kept_bytes: usize,
+    /// The memory budget.
+    pub budget: MemoryBudget,
+    /// What it goes on with after a failure.
+    pub revivals: mpsc::UnboundedReceiver<Result<Revival>>,
+    /// It is to fail, so that it can be seen what follows.
+    pub drill: Arc<AtomicBool>,
     /// What the driver says beside messages.
     pub orders: Arc<Orders>,
     /// Rows taken from channels, shown in SQL.
@@ -179,9 +216,21 @@ pub(super) struct Running {
     /// Time that operators may still be busy before others get the thread.
     until_yield: Duration,
     until_relieve: usize,
+    pub(super) determinants: Determinants,
+    pub(super) sent: SentInStep,
+    pub(super) sending: Sending,
+    /// The epoch of the last barrier that left.
+    pub(super) sent_barrier: Epoch,
+    /// The epoch of the last barrier that the driver was told of.
+    pub(super) reported: Epoch,
+    /// A part of a checkpoint that the driver has not been given.
+    pub(super) owed: Option<Box<CheckpointPart>>,
+    /// The epoch that was closed before, and the barrier of the one that is being closed.
+    pub(super) closing: Option<(Epoch, Barrier)>,
 }
 
-enum Call {
+/// A call of an operator.
+pub(super) enum Call {
     Chunk(usize, Chunk),
     Watermark(usize, Watermark),
     Barrier(Barrier),
@@ -189,10 +238,15 @@ enum Call {
 }
 
 impl Subtask {
-    /// Runs until the final barrier has passed. Dropping the future stops the subtask between two calls.
+    /// Runs until the final barrier has passed. Dropping the future stops the subtask between two calls. A panic ends one life of it, and after
+    /// an error that is its own it has another one, if the driver says so.
+    ///
+    /// # Errors
+    /// What ends the attempt.
     pub async fn run(mut self) -> Result<()> {
         let channels = std::mem::take(&mut self.channels);
         let clock = Clock::system();
+        let determinants = Determinants::new(self.kept_bytes, self.budget.handle("messages kept for a restart"));
         let mut running = Running {
             flow: Flow::new(channels.len(), clock.monotonic(), self.orders.debloat_target()),
             inputs: Inputs::new(channels, self.closed, &self.in_flight),
@@ -204,21 +258,46 @@ impl Subtask {
             emitted: 0,
             until_yield: YIELD_AFTER,
             until_relieve: RELIEVE_EVERY,
+            determinants,
+            sent: SentInStep::default(),
+            sending: Sending::Live,
+            sent_barrier: Epoch(0),
+            reported: Epoch(0),
+            owed: None,
+            closing: None,
             task: self,
         };
-        running.run().await
+        for channel in running.task.inbox.drained() {
+            running.inputs.aligner.on_drained(channel);
+        }
+        running.mark_start();
+        let mut beginning = Beginning::Start;
+        loop {
+            let error = match AssertUnwindSafe(running.live(beginning)).catch_unwind().await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => error,
+                Err(panic) => EngineError::Internal(format!("a subtask panicked: {}", panic_text(&*panic))),
+            };
+            beginning = running.revive(error).await?;
+        }
     }
 }
 
 impl Running {
-    async fn run(&mut self) -> Result<()> {
-        for ((node, port), watermark) in self.inputs.restored() {
-            self.work(node, Call::Watermark(port, watermark)).await?;
+    /// Runs until the final barrier has passed.
+    async fn live(&mut self, beginning: Beginning) -> Result<()> {
+        let has_ended = match beginning {
+            Beginning::Start => {
+                self.give_watermarks().await?;
+                self.close_all().await?
+            }
+            Beginning::Replay(checkpoint) => self.replay(checkpoint).await?,
+            Beginning::GoOn => self.go_on().await?,
+        };
+        if !matches!(beginning, Beginning::Start) {
+            let _ = self.task.events.send(TaskEvent::Replayed { id: self.task.id });
         }
-        for channel in self.task.inbox.drained() {
-            self.inputs.aligner.on_drained(channel);
-        }
-        if self.close_all().await? {
+        if has_ended {
             return Ok(());
         }
         loop {
@@ -226,27 +305,25 @@ impl Running {
                 continue;
             }
             let Some(room) = self.room() else {
+                self.drill();
                 self.task.inbox.wait().await;
                 continue;
             };
             let flow = &self.flow;
             let received = self.task.inbox.try_receive(self.inputs.aligner.blocked(), |channel| flow.rows(channel, room));
             let Some(received) = received else {
+                self.drill();
                 let began = self.clock.monotonic();
                 self.task.inbox.wait().await;
                 self.flow.add_idle(self.clock.monotonic() - began);
                 continue;
             };
+            self.record(&received);
+            self.drill();
             if self.take(received).await? {
                 return Ok(());
             }
-            // A subtask with a full inbox must not keep its thread from others.
-            if self.until_yield.is_zero() {
-                self.until_yield = YIELD_AFTER;
-                tokio::task::yield_now().await;
-            } else {
-                tokio::task::coop::consume_budget().await;
-            }
+            self.breathe().await;
         }
     }
 
@@ -268,8 +345,43 @@ impl Running {
         }
     }
 
+    /// Fails, if that was asked for.
+    fn drill(&self) {
+        if self.task.drill.swap(false, Ordering::Relaxed) {
+            std::panic::panic_any("it was told to fail");
+        }
+    }
+
+    /// A subtask with a full inbox must not keep its thread from others.
+    pub(super) async fn breathe(&mut self) {
+        if self.until_yield.is_zero() {
+            self.until_yield = YIELD_AFTER;
+            tokio::task::yield_now().await;
+        } else {
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    /// A message is about to be worked off.
+    fn record(&mut self, received: &Received) {
+        self.determinants.complete(Epoch(self.task.completed.load(Ordering::Acquire)));
+        match self.task.orders.is_approximate() {
+            true => self.determinants.pass(),
+            false => self.determinants.record(received),
+        }
+        self.sent.begin();
+    }
+
+    /// Tells the operators of the watermarks that are known from an earlier life.
+    pub(super) async fn give_watermarks(&mut self) -> Result<()> {
+        for ((node, port), watermark) in self.inputs.restored() {
+            self.work(node, Call::Watermark(port, watermark)).await?;
+        }
+        Ok(())
+    }
+
     /// Takes a message. Answers whether it was the end.
-    async fn take(&mut self, received: Received) -> Result<bool> {
+    pub(super) async fn take(&mut self, received: Received) -> Result<bool> {
         let Received { channel, message, positions, is_last, .. } = received;
         let ChannelPlan { node, port, feed, .. } = self.inputs.channels[channel];
         if let Feed::Scan { node } = feed {
@@ -297,8 +409,10 @@ impl Running {
 
     async fn take_chunk(&mut self, channel: ChannelId, (node, port): (usize, usize), chunk: Chunk) -> Result<()> {
         let rows = chunk.num_rows();
-        self.task.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
         (self.busy, self.emitted) = (Duration::ZERO, 0);
+        if matches!(self.sending, Sending::Live) {
+            self.task.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
+        }
         self.work(node, Call::Chunk(port, chunk)).await?;
         self.flow.record(channel, rows, self.emitted, self.busy);
         self.debloat();
@@ -311,19 +425,8 @@ impl Running {
         Ok(())
     }
 
-    /// Closes every epoch of which no channel may have more. Answers whether the final barrier has passed.
-    async fn close_all(&mut self) -> Result<bool> {
-        while let Some(barrier) = self.inputs.aligner.close_next() {
-            self.close(barrier).await?;
-            if barrier.kind == BarrierKind::Final {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// Calls one operator, and all that follows from it, until nothing is owed.
-    async fn work(&mut self, node: usize, call: Call) -> Result<()> {
+    pub(super) async fn work(&mut self, node: usize, call: Call) -> Result<()> {
         let mut stack = vec![(node, call)];
         let mut out = Output::with_room(OUTPUT_ROWS);
         while let Some((node, call)) = stack.pop() {
@@ -356,7 +459,7 @@ impl Running {
                             }
                             Emitted::Watermark(watermark) => Message::Watermark(watermark),
                         };
-                        send(&mut self.task.routers, message).await?;
+                        self.send(message).await?;
                     }
                 }
                 Target::Node(target, port) => {
@@ -377,41 +480,7 @@ impl Running {
         Ok(())
     }
 
-    /// Closes an epoch: every operator pays what it owes, the barrier leaves, and state is snapshotted if it is asked for and was not before.
-    async fn close(&mut self, barrier: Barrier) -> Result<()> {
-        self.task.epoch_time_us.store(barrier.time_us, Ordering::Relaxed);
-        for node in 0..self.task.operators.len() {
-            self.work(node, Call::Barrier(barrier)).await?;
-        }
-        let wanted = barrier.kind.is_checkpoint() && barrier.epoch > self.checkpointed;
-        // Behind the lane's barrier the queue's closes its epoch and asks for nothing.
-        let kind = if barrier.kind == BarrierKind::Checkpoint && !wanted { BarrierKind::Epoch } else { barrier.kind };
-        send(&mut self.task.routers, Message::Barrier(Barrier { kind, ..barrier })).await?;
-        let part = if wanted {
-            Some(Box::new(self.part_at_barrier(barrier.epoch)?))
-        } else {
-            let age_us = self.task.orders.log_age_us();
-            tables_of(&mut self.task.operators).for_each(|table| table.log_aged(barrier.time_us, age_us));
-            None
-        };
-        let hands_over = wanted && self.task.orders.hands_over_at(barrier.epoch);
-        if hands_over {
-            let mut tables: Vec<&mut dyn StateTable> = tables_of(&mut self.task.operators).collect();
-            self.task.state.hand_over(&mut tables)?;
-        } else {
-            self.relieve()?;
-        }
-        let state_bytes = tables_of(&mut self.task.operators).map(|table| table.memory_bytes()).sum();
-        // A driver that is gone has cancelled the job; the subtask is about to be dropped.
-        let _ = self.task.events.send(TaskEvent::Barrier { id: self.task.id, barrier, part, state_bytes });
-        if hands_over {
-            // It is cancelled with the attempt. Until then its channels stay open, for those who would miss them.
-            std::future::pending::<()>().await;
-        }
-        Ok(())
-    }
-
-    fn relieve(&mut self) -> Result<()> {
+    pub(super) fn relieve(&mut self) -> Result<()> {
         tables_of(&mut self.task.operators).try_for_each(|table| table.relieve())?;
         if self.task.state.is_sweeping() {
             let mut tables: Vec<&mut dyn StateTable> = tables_of(&mut self.task.operators).collect();
@@ -424,13 +493,4 @@ impl Running {
 /// The state tables of a subtask's operators.
 pub(super) fn tables_of(operators: &mut [Box<dyn Operator>]) -> impl Iterator<Item = &mut dyn StateTable> {
     operators.iter_mut().flat_map(|operator| operator.tables())
-}
-
-/// Sends a message on every edge that starts here.
-async fn send(routers: &mut [Router], message: Message) -> Result<()> {
-    let Some((last, others)) = routers.split_last_mut() else { return Ok(()) };
-    for router in others {
-        router.send(message.clone()).await?;
-    }
-    last.send(message).await
 }

@@ -1,8 +1,9 @@
-//! A seeded simulation of alignment, of checkpoints that do not wait, and of restarts from them at another parallelism.
+//! A seeded simulation of alignment, of checkpoints that do not wait, of restarts from them at another parallelism, and of single tasks that fail
+//! while the others go on.
 //!
 //! Two scans feed a keyed operator over hash edges, and it a root over another one. Everything but the operator's arithmetic is the real thing:
 //! channels with their lanes, alignment, watermark minima, segments, restored channels, the collector. A step is one message of one subtask;
-//! a seed decides which subtask moves, which stand still for a while, when checkpoints are asked for and switched, and when the job dies. What is
+//! a seed decides which subtask moves, which stand still for a while, when checkpoints are asked for and switched, which task fails in the midst of what, and when the job dies. What is
 //! sealed at every barrier, rows and watermark, must be a function of the input alone. As in the real thing, what is sealed is flushed before a
 //! checkpoint counts, and sealing an epoch again changes nothing.
 
@@ -64,6 +65,7 @@ struct Seen {
     aligned: usize,
     restarts_from_unaligned: usize,
     in_flight_rows: u64,
+    failures: usize,
 }
 
 /// Runs one seed to its end.
@@ -98,5 +100,12 @@ fn checkpoints_that_do_not_wait_restore_to_the_same_epochs() {
     }
     (0..seeds).for_each(|seed| run(seed, &mut seen));
     println!("{seeds} seeds: {seen:?}");
-    assert!(seen.unaligned > 100 && seen.aligned > 100 && seen.restarts_from_unaligned > 100 && seen.in_flight_rows > 1000, "{seen:?}");
+    assert!(
+        seen.unaligned > 100
+            && seen.aligned > 100
+            && seen.restarts_from_unaligned > 100
+            && seen.in_flight_rows > 1000
+            && seen.failures > 1000,
+        "{seen:?}"
+    );
 }

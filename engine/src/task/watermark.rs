@@ -9,7 +9,7 @@ use crate::message::Watermark;
 /// Channels restored from a checkpoint are of an earlier *generation* than those that go on after them; a checkpoint of a job that was restored
 /// itself may have several. What a producer had sent in one generation it does not send again in the next. So the newest generation of which
 /// all channels have sent a watermark decides, with what later ones have sent; those before it count no longer, those after it do not hold back.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct WatermarkMinimum {
     /// Per port, the channels of each generation.
     ports: Vec<BTreeMap<u32, Vec<usize>>>,
@@ -19,7 +19,7 @@ pub struct WatermarkMinimum {
 }
 
 /// What is known of a column of a port.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Progress {
     by_channel: BTreeMap<usize, i64>,
     sent: Option<i64>,

@@ -145,6 +145,13 @@ pub enum JobAction {
         /// SKIP.
         skip: bool,
     },
+    /// FAIL SUBTASK: a drill.
+    FailSubtask {
+        /// The fragment.
+        fragment: i64,
+        /// Index in it.
+        subtask: i64,
+    },
 }
 
 /// A NOTICE or WARNING.

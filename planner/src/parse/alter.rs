@@ -73,6 +73,11 @@ impl Grammar<'_> {
             AlterAction::SetOptions(names.into_iter().map(|name| (name, None)).collect())
         } else if self.word("RESUME") {
             AlterAction::Resume { skip: self.word("SKIP") }
+        } else if self.words(&["FAIL", "SUBTASK"]) {
+            let subtask = self.integer()?;
+            self.expect_word("OF")?;
+            self.expect_word("FRAGMENT")?;
+            AlterAction::FailSubtask { fragment: self.integer()?, subtask }
         } else if ["ADD", "DROP", "ALTER", "SET", "PAUSE", "ENABLE", "DISABLE", "REPLICA", "SWAP", "ATTACH", "DETACH"]
             .iter()
             .any(|word| self.peeks(word))

@@ -103,9 +103,11 @@ fn alter_job(session: &Session, order: BoundAlterJob, tag: &str, guard: &DdlGuar
     let server = &session.server;
     match order.action {
         JobAction::Resume { skip } => jobs::resume(server, order.id, skip),
+        JobAction::FailSubtask { fragment, subtask } => jobs::fail_subtask(server, order.id, fragment, subtask),
         JobAction::SetOptions(change, names) => {
             let object = put_object(&change)?;
             let options = jobs::changed_options(server, &object, &names)?;
+            jobs::check_exactness(&server.catalog.snapshot().apply(&change)?, &object)?;
             server.catalog.commit(guard, &change)?;
             if let Some(job) = server.engine.job(order.id) {
                 job.reconfigure(options);
@@ -219,6 +221,7 @@ async fn create_job(session: &mut Session, object: &Object, tag: String, guard: 
         _ => true,
     };
     let changed = server.catalog.snapshot().apply(change)?;
+    jobs::check_exactness(&changed, &object)?;
     let plan = jobs::plan(&server, &changed, &object)?;
     if let ObjectBody::Sink(sink) = &object.body {
         let spec = jobs::sink_spec(&object.name, sink, &plan.schema, plan.append_only)?;

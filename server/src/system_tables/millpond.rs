@@ -19,7 +19,7 @@ use crate::{
 pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
     (
         "13101 v jobs: id int8, schema_name text, name text, kind text, state text, epoch int8, lag_ms int8, rows_per_second float8, \
-         rows int8, state_bytes int8, restarts int8, error text",
+         rows int8, state_bytes int8, restarts int8, error text, recovery text, approximate_from int8",
         jobs,
     ),
     (
@@ -49,7 +49,8 @@ pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
     ("13106 v backfills: job_id int8, job text, state text, rows_read int8, rows_expected int8, progress float8", backfills),
     (
         "13109 v recoveries: job_id int8, job text, cause text, error text, detected_at timestamptz, from_epoch int8, cancelled_ms float8, \
-         restored_ms float8, replayed_ms float8, caught_up_ms float8, restored_from text, local_files int8, store_files int8",
+         restored_ms float8, replayed_ms float8, caught_up_ms float8, restored_from text, local_files int8, store_files int8, \
+         scope text, fragment int8, subtask int8, why_job text",
         recoveries,
     ),
     (
@@ -62,6 +63,10 @@ pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
 /// The name of an object as messages show it.
 fn name_of(context: &SystemContext<'_>, id: u64) -> Cell {
     context.catalog.get(id).map(|object| object.name.clone()).into()
+}
+
+fn recovery_of(context: &SystemContext<'_>, id: u64) -> Cell {
+    context.catalog.get(id).map(|object| crate::jobs::recovery_of(object).as_str().to_owned()).into()
 }
 
 fn jobs(context: &SystemContext<'_>) -> Result<Vec<Row>> {
@@ -82,6 +87,8 @@ fn jobs(context: &SystemContext<'_>) -> Result<Vec<Row>> {
             ("state_bytes", job.state_bytes.into()),
             ("restarts", job.restarts.into()),
             ("error", job.error.into()),
+            ("recovery", recovery_of(context, job.id)),
+            ("approximate_from", job.approximate_from.map(|epoch| epoch.0).into()),
         ]);
     }
     for (id, reason) in context.server.jobs.broken() {
@@ -163,6 +170,10 @@ fn recoveries(context: &SystemContext<'_>) -> Result<Vec<Row>> {
             ("restored_from", recovery.restored_from().map(str::to_owned).into()),
             ("local_files", recovery.image.local_files.into()),
             ("store_files", recovery.image.store_files.into()),
+            ("scope", recovery.scope().into()),
+            ("fragment", recovery.subtask.map(|id| id.fragment).into()),
+            ("subtask", recovery.subtask.map(|id| id.index).into()),
+            ("why_job", recovery.why_whole.into()),
             ("error", recovery.error.into()),
         ]
     });

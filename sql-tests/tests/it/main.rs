@@ -15,6 +15,7 @@ mod psql;
 mod readme;
 mod slt;
 mod streaming;
+mod task_local;
 mod tidy;
 mod wire;
 mod wire_extended;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use tokio::{sync::Mutex, task::JoinHandle};
 use twox_hash::XxHash3_64;
 
 use super::local::LocalCopies;
@@ -41,11 +41,25 @@ fn content_name(bytes: &[u8]) -> String {
 }
 
 /// An image that is being taken and uploaded while the job and its checkpoints go on.
-pub(super) struct Imaging(JoinHandle<Result<(PendingImage, u64)>>);
+pub(super) struct Imaging {
+    task: JoinHandle<Result<(PendingImage, u64)>>,
+    /// Held while the store is looked at.
+    at_store: Arc<Mutex<()>>,
+}
+
+impl Imaging {
+    /// Gives the image up. When that is done the store is let alone.
+    pub(super) async fn give_up(mut self) {
+        self.task.abort();
+        // How it ends does not matter; what it does on a thread for blocking calls may outlive it.
+        let _ = (&mut self.task).await;
+        drop(self.at_store.lock().await);
+    }
+}
 
 impl Drop for Imaging {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -77,7 +91,9 @@ impl Checkpointer {
             known: files.iter().map(|file| (file.file.clone(), file.clone())).collect(),
             named: newest.into_iter().flat_map(Manifest::objects).cloned().collect(),
         };
-        progress.imaging = Some(Imaging(tokio::spawn(maker.take(store, swept, progress.restored.clone()))));
+        let at_store = Arc::<Mutex<()>>::default();
+        let task = tokio::spawn(maker.take(store, swept, progress.restored.clone(), at_store.clone()));
+        progress.imaging = Some(Imaging { task, at_store });
         progress.requested = 0;
     }
 
@@ -85,7 +101,7 @@ impl Checkpointer {
     /// checkpoint, whose log is complete without it: the image is asked for again.
     pub(super) async fn collect_image(&self, progress: &mut Progress) -> u64 {
         let Some(imaging) = &mut progress.imaging else { return 0 };
-        let Ok(joined) = tokio::time::timeout(self.image_patience, &mut imaging.0).await else { return 0 };
+        let Ok(joined) = tokio::time::timeout(self.image_patience, &mut imaging.task).await else { return 0 };
         progress.imaging = None;
         match joined.unwrap_or_else(|error| Err(StorageError::Internal(error.to_string()))) {
             Ok((pending, bytes)) => {
@@ -102,21 +118,39 @@ impl Checkpointer {
 }
 
 impl ImageMaker {
-    async fn take(self, store: Arc<JobStore>, swept: Sweep, restored: Option<RestoredState>) -> Result<(PendingImage, u64)> {
-        let taken = self.take_from(&store, swept, restored).await;
+    async fn take(
+        self,
+        store: Arc<JobStore>,
+        swept: Sweep,
+        restored: Option<RestoredState>,
+        at_store: Arc<Mutex<()>>,
+    ) -> Result<(PendingImage, u64)> {
+        let at_store = at_store.lock_owned().await;
+        let imaged = store.clone();
+        let create = move || {
+            let _at_store = at_store;
+            if let Some(restored) = restored {
+                restored.replay_unclaimed(&imaged)?;
+            }
+            let files = imaged.create_image()?;
+            // After the image: it contains no change behind these.
+            Ok((files, imaged.positions()))
+        };
+        let taken = match blocking(create).await {
+            Ok((files, positions)) => self.keep(&store, swept, files, positions).await,
+            Err(error) => Err(error),
+        };
         store.discard_image();
         taken
     }
 
-    async fn take_from(&self, store: &Arc<JobStore>, swept: Sweep, restored: Option<RestoredState>) -> Result<(PendingImage, u64)> {
-        if let Some(restored) = restored {
-            let store = store.clone();
-            blocking(move || restored.replay_unclaimed(&store)).await?;
-        }
-        let imaged = store.clone();
-        let files = blocking(move || imaged.create_image()).await?;
-        // After the image: it contains no change behind these.
-        let positions = store.positions();
+    async fn keep(
+        &self,
+        store: &JobStore,
+        swept: Sweep,
+        files: Vec<ImageFile>,
+        positions: BTreeMap<u32, u64>,
+    ) -> Result<(PendingImage, u64)> {
         fail_point("checkpoint::image")?;
         let (files, bytes) = self.upload(files).await?;
         let image = Image { base: swept.base, backend: backend_name(store.backend()).to_owned(), files, positions: positions.clone() };

@@ -22,6 +22,7 @@ mod manifest;
 mod prune;
 mod replay;
 mod restore;
+mod rewind;
 mod upload;
 
 use std::collections::BTreeMap;
@@ -44,6 +45,7 @@ use local::LocalCopies;
 use manifest::{Manifest, ManifestName};
 pub use replay::ReplayBound;
 pub use restore::{Restored, RestoredState};
+pub use rewind::LostTask;
 use upload::Uploads;
 
 /// Log shorter than this is not worth a materialization.
@@ -168,7 +170,8 @@ impl Checkpointer {
     /// Completes a checkpoint: uploads the parts, then writes the manifest, then deletes what is no longer needed.
     ///
     /// After an I/O error nothing is lost: the parts are kept and go into the next checkpoint. [`StorageError::Internal`] means that a part is
-    /// missing and the job must restart from its last checkpoint; [`StorageError::Fenced`] that it must stop.
+    /// missing and the job must restart from its last checkpoint; [`StorageError::Fenced`] that it must stop; [`StorageError::GivenUp`] that
+    /// one of the tasks has been replaced since it gave its part: the others' parts are kept, as after an I/O error.
     pub async fn complete(&self, input: ManifestInput) -> Result<CheckpointReport> {
         let clock = Clock::system();
         let mut progress = self.progress.lock().await;

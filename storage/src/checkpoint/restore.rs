@@ -94,6 +94,12 @@ struct Shared {
 }
 
 impl RestoredState {
+    /// Of the changes in `parts`, with how many bytes were fetched and how long that took, on top of what is in the store from `sources`.
+    pub(super) fn new(epoch: Epoch, parts: Vec<StoredPart>, fetched: (u64, Duration), sources: ImageSources) -> Self {
+        let shared = Shared { epoch, parts, fetched, replayed_us: AtomicU64::new(0), sources, claimed: Mutex::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
     /// The epoch at which the state was taken.
     pub fn epoch(&self) -> Epoch {
         self.shared.epoch
@@ -221,27 +227,19 @@ impl Checkpointer {
         let loads: Vec<_> =
             manifest.log.iter().enumerate().map(|(index, log)| self.load_part(log, scratch.join(format!("log-{index}"))).boxed()).collect();
         let parts: Vec<StoredPart> = futures::stream::iter(loads).buffered(PARALLEL_DOWNLOADS).try_collect().await?;
-        let shared = Shared {
-            epoch: manifest.epoch,
-            parts,
-            fetched: (manifest.log_bytes(), clock.monotonic()),
-            replayed_us: AtomicU64::new(0),
-            sources,
-            claimed: Mutex::default(),
-        };
-        let state = RestoredState { shared: Arc::new(shared) };
+        let state = RestoredState::new(manifest.epoch, parts, (manifest.log_bytes(), clock.monotonic()), sources);
         self.progress.lock().await.restored = Some(state.clone());
         Ok(state)
     }
 
-    async fn load_part(&self, log: &LogObject, path: std::path::PathBuf) -> Result<StoredPart> {
+    pub(super) async fn load_part(&self, log: &LogObject, path: std::path::PathBuf) -> Result<StoredPart> {
         let name = self.object(&log.object.name);
         let bytes = self.objects.get_known(&name, log.object.known).await?;
         let full_name = self.objects.full_name(&name);
         blocking(move || StoredPart::keep(&bytes, &full_name, &path)).await
     }
 
-    async fn load_image(&self, image: &Image, store: &Arc<JobStore>, manifest: &str) -> Result<ImageSources> {
+    pub(super) async fn load_image(&self, image: &Image, store: &Arc<JobStore>, manifest: &str) -> Result<ImageSources> {
         if image.backend != backend_name(store.backend()) {
             let detail =
                 format!("its state is of the \"{}\" backend, the job now has \"{}\"", image.backend, backend_name(store.backend()));

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,6 +20,7 @@ use crate::rocks::{RocksShared, RocksStore};
 use crate::state_store::{MemoryStore, StateBackend, StateStore, WriteOps};
 
 /// What a [`JobStore`] is made of.
+#[derive(Clone)]
 pub struct JobStoreSpec {
     /// Scratch directory; the store has a sub-directory of its own in it, and removes those of lives that crashed.
     pub directory: PathBuf,
@@ -54,6 +55,8 @@ enum Backing {
 /// Full keys that start with this are not of a table.
 const RESERVED_GROUP: [u8; 2] = [0xff, 0xff];
 const IMAGE_FILE_BYTES: usize = 32 << 20;
+/// Bytes of a batch with which key groups are replaced.
+const REPLACE_BYTES: usize = 1 << 20;
 
 /// A file of an image, by its name within the image.
 pub(crate) struct ImageFile {
@@ -131,6 +134,34 @@ impl JobStore {
         self.positions.lock().insert(writer, position);
         ops.put(&[RESERVED_GROUP.as_slice(), &writer.to_be_bytes()].concat(), &position.to_be_bytes());
         store.write(ops)
+    }
+
+    /// Another store of the same kind, for a while, in the scratch directory of this one.
+    pub(crate) fn open_beside(&self) -> Result<Arc<Self>> {
+        Self::open(JobStoreSpec { directory: self.scratch("beside")?, ..self.spec.clone() })
+    }
+
+    /// Replaces all entries of `groups` by those of another store, or by none, and forgets what `writer`, to whom they belonged, had written.
+    pub(crate) fn replace_groups(&self, groups: &Range<u16>, from: Option<&Self>, writer: u32) -> Result<()> {
+        let store = self.ensure_open()?;
+        let (start, end) = (groups.start.to_be_bytes(), groups.end.to_be_bytes());
+        let mut ops = WriteOps::new();
+        ops.delete_range(&start, &end);
+        ops.delete(&[RESERVED_GROUP.as_slice(), &writer.to_be_bytes()].concat());
+        if let Some(from) = from.and_then(Self::opened) {
+            let mut outcome = Ok(());
+            from.scan_with((Bound::Included(&start), Bound::Excluded(&end)), false, &mut |key, value| {
+                ops.put(key, value);
+                if ops.bytes() >= REPLACE_BYTES {
+                    outcome = store.write(std::mem::take(&mut ops));
+                }
+                if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            outcome?;
+        }
+        store.write(ops)?;
+        self.positions.lock().remove(&writer);
+        Ok(())
     }
 
     /// Up to where in each writer's changelog the store may have changes.

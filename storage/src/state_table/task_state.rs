@@ -146,6 +146,11 @@ impl TaskState {
         Ok(table)
     }
 
+    /// The task's number among all that write to the job's store.
+    pub fn writer(&self) -> u32 {
+        self.shared.writer
+    }
+
     /// Key groups the subtask owns.
     pub fn key_groups(&self) -> Range<u16> {
         self.shared.key_groups.clone()

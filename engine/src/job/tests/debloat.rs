@@ -38,6 +38,7 @@ fn options(target: Duration) -> JobOptions {
         readable: Default::default(),
         buffer_debloat_target: target,
         state_backend: StateBackend::RocksDb,
+        recovery: Recovery::ExactlyOnce,
     }
 }
 

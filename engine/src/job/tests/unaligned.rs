@@ -223,6 +223,7 @@ impl Bench {
                 aligned_checkpoint_timeout: timeout,
                 buffer_debloat_target: Duration::ZERO,
                 state_backend: StateBackend::RocksDb,
+                recovery: Recovery::ExactlyOnce,
             };
             let spec = JobSpec { id, name: format!("job {id}"), kind: JobKind::View, graph, collection, sink: None, options };
             engine.start_job(spec).expect("starts")

@@ -7,7 +7,7 @@ use arrow::{
     datatypes::{DataType, Field, Int64Type, Schema, SchemaRef},
     record_batch::RecordBatch,
 };
-use millpond_storage::{checkpoint::InFlight, epoch::Epoch, key_group::key_group_range};
+use millpond_storage::{checkpoint::InFlight, epoch::Epoch, key_group::key_group_range, memory::MemoryBudget};
 use rand::{Rng, rngs::StdRng};
 
 use super::{
@@ -16,14 +16,22 @@ use super::{
 };
 use crate::{
     chunk::{Chunk, Op},
-    exchange::{channel::Channel, router::KeySplitter},
+    exchange::{
+        channel::{Channel, Taken},
+        inbox::Received,
+        router::KeySplitter,
+    },
     graph::{Distribution, Exchange, ExchangeMode},
     job::collector::{Collector, Materialize},
     message::{Barrier, BarrierKind, Message, Watermark},
     operator::{Operator, Output},
+    scan::place::ScanPlaces,
     task::{
+        determinants::{Determinants, Mark},
         inputs::Inputs,
         restart::CutNote,
+        revival::Sending,
+        sent::SentInStep,
         subtask::{ChannelPlan, Feed},
     },
 };
@@ -31,6 +39,8 @@ use crate::{
 /// Rows a channel may hold before its producer takes no more input.
 const ROOM: usize = 8;
 const BARRIERS_IN_FLIGHT: usize = 4;
+/// What a simulated failure says.
+const FAILURE: &str = "a simulated failure";
 /// More steps than any run takes that does not hang.
 const STEPS: usize = 200_000;
 
@@ -59,6 +69,34 @@ struct Task {
     closed: Epoch,
     checkpointed: Epoch,
     body: Body,
+    local: Local,
+}
+
+/// What of a task outlives its failure.
+pub(super) struct Local {
+    pub(super) determinants: Determinants,
+    pub(super) sent: SentInStep,
+    pub(super) sending: Sending,
+    sent_barrier: Epoch,
+    reported: Epoch,
+    /// It has failed, and is restarted at this step.
+    down_until: Option<usize>,
+    /// It fails when it has sent so many more messages.
+    fuse: Option<u32>,
+}
+
+impl Local {
+    fn new(budget: &MemoryBudget, bytes: usize) -> Self {
+        Self {
+            determinants: Determinants::new(bytes, budget.handle("a simulated task")),
+            sent: SentInStep::default(),
+            sending: Sending::Live,
+            sent_barrier: Epoch(0),
+            reported: Epoch(0),
+            down_until: None,
+            fuse: None,
+        }
+    }
 }
 
 pub(super) struct Life<'a> {
@@ -78,6 +116,10 @@ pub(super) struct Life<'a> {
     /// For so many steps, on average, a checkpoint waits.
     patience: u32,
     committed: Vec<Saved>,
+    /// The newest complete checkpoint.
+    completed: Epoch,
+    /// A task was put back after it had given its part of the checkpoint that is being taken.
+    is_given_up: bool,
 }
 
 fn schema() -> SchemaRef {
@@ -111,6 +153,8 @@ impl<'a> Life<'a> {
                 _ => unreachable!("all edges are hashed"),
             })
             .collect();
+        // With some seeds little is kept.
+        let (budget, kept_bytes) = (MemoryBudget::new(64 << 20), if seed.is_multiple_of(5) { 4 << 10 } else { 16 << 20 });
         let mut tasks = Vec::new();
         for fragment in 0..FRAGMENTS {
             for index in 0..width {
@@ -140,7 +184,8 @@ impl<'a> Life<'a> {
                 for (channel, _) in channels.iter().enumerate().filter(|(_, channel)| channel.is_drained()) {
                     inputs.aligner.on_drained(channel);
                 }
-                tasks.push(Task { fragment, index, inputs, channels, next: 0, closed, checkpointed: Epoch(0), body });
+                let local = Local::new(&budget, kept_bytes);
+                tasks.push(Task { fragment, index, inputs, channels, next: 0, closed, checkpointed: Epoch(0), body, local });
             }
         }
         let in_flight = restart.barriers.iter().map(|barrier| (*barrier, width)).collect();
@@ -157,9 +202,12 @@ impl<'a> Life<'a> {
             switched: Epoch(0),
             patience: [30, 300, 3000][(seed % 3) as usize],
             committed: Vec::new(),
+            completed: saved.epoch,
+            is_given_up: false,
         };
         restart.barriers.iter().for_each(|barrier| life.order(*barrier));
         for task in 0..life.tasks.len() {
+            life.mark(task, saved.epoch, true);
             for ((_, port), watermark) in life.tasks[task].inputs.restored() {
                 life.on_watermark(task, port, watermark);
             }
@@ -190,8 +238,17 @@ impl<'a> Life<'a> {
             if rng.random_ratio(1, 400) {
                 stalled_until[task] = step + rng.random_range(0..600);
             }
-            if stalled_until[task] <= step {
-                self.step(task, rng, sealed);
+            match self.tasks[task].local.down_until {
+                Some(until) if until > step => {}
+                Some(_) => self.revive(task, saved, sealed),
+                None if stalled_until[task] <= step => {
+                    self.step(task, rng, sealed);
+                    if let Some(until) = &mut self.tasks[task].local.down_until {
+                        *until += step;
+                        seen.failures += 1;
+                    }
+                }
+                None => {}
             }
             for checkpoint in self.committed.drain(..) {
                 match &checkpoint.cut {
@@ -201,6 +258,7 @@ impl<'a> Life<'a> {
                         seen.in_flight_rows += flights.iter().map(InFlight::rows).sum::<u64>();
                     }
                 }
+                self.completed = checkpoint.epoch;
                 *saved = checkpoint;
                 sealed.durable = sealed.upper;
             }
@@ -263,7 +321,37 @@ impl<'a> Life<'a> {
         self.consumers(task).into_iter().all(|(consumer, channel)| self.tasks[consumer].channels[channel].rows() < ROOM)
     }
 
+    /// Sends a message, as far as it was not sent before.
     fn send(&mut self, task: usize, message: Message) {
+        let local = &mut self.tasks[task].local;
+        if let Some(fuse) = &mut local.fuse {
+            if *fuse == 0 {
+                local.fuse = None;
+                std::panic::resume_unwind(Box::new(FAILURE));
+            }
+            *fuse -= 1;
+        }
+        match (message, &mut local.sending) {
+            (Message::Chunk(_) | Message::Watermark(_), Sending::Muted) => {}
+            (Message::Chunk(chunk), sending) => {
+                let chunk = match sending {
+                    Sending::Filtered(filter) => filter.only_new(chunk).expect("numbers have an order"),
+                    Sending::Live | Sending::Muted => Some(chunk),
+                };
+                let Some(chunk) = chunk else { return };
+                self.deliver(task, Message::Chunk(chunk.clone()));
+                self.tasks[task].local.sent.sent(chunk);
+            }
+            (Message::Barrier(barrier), _) if barrier.epoch <= local.sent_barrier => {}
+            (Message::Barrier(barrier), _) => {
+                local.sent_barrier = barrier.epoch;
+                self.deliver(task, Message::Barrier(barrier));
+            }
+            (watermark @ Message::Watermark(_), _) => self.deliver(task, watermark),
+        }
+    }
+
+    fn deliver(&mut self, task: usize, message: Message) {
         let consumers = self.consumers(task);
         let parts: Vec<Option<Message>> = match &message {
             Message::Chunk(chunk) => {
@@ -352,13 +440,18 @@ impl<'a> Life<'a> {
         let (taking, parts) = self.taking.as_mut().unwrap_or_else(|| panic!("seed {seed}: nobody asked for a part"));
         assert_eq!(*taking, checkpoint, "seed {seed}");
         parts.push(part);
-        if parts.len() == FRAGMENTS * width {
+        let count = parts.len();
+        self.mark(task, checkpoint, false);
+        if count == FRAGMENTS * width {
             self.commit(checkpoint);
         }
     }
 
     fn commit(&mut self, epoch: Epoch) {
         let Some((_, parts)) = self.taking.take() else { return };
+        if std::mem::take(&mut self.is_given_up) {
+            return;
+        }
         let is_cut = parts.iter().any(|part| part.is_cut);
         let mut saved = Saved { epoch, ..Saved::default() };
         // A checkpoint also names barriers that its roots have closed meanwhile: they are closed again.
@@ -388,21 +481,109 @@ impl<'a> Life<'a> {
             }
             let Some(taken) = it.channels[channel].take(limit) else { continue };
             it.next = channel + 1;
-            let is_drained = it.channels[channel].is_drained();
-            match taken.message {
-                Message::Chunk(chunk) => self.on_chunk(task, channel, chunk),
-                Message::Watermark(watermark) => {
-                    if let Some(((_, port), watermark)) = self.tasks[task].inputs.advance(channel, watermark) {
-                        self.on_watermark(task, port, watermark);
-                    }
+            let Taken { sequence, message, positions } = taken;
+            let received = Received { channel, sequence, message, positions, is_last: it.channels[channel].is_drained() };
+            it.local.determinants.complete(self.completed);
+            it.local.determinants.record(&received);
+            it.local.sent.begin();
+            if it.local.determinants.serves_since(self.completed) && rng.random_ratio(1, 60) {
+                it.local.fuse = Some(rng.random_range(0..3));
+            }
+            let (fails_at_once, down_for) = (rng.random_ratio(1, 3), rng.random_range(0..300));
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                if self.tasks[task].local.fuse.is_some() && fails_at_once {
+                    std::panic::resume_unwind(Box::new(FAILURE));
                 }
-                Message::Barrier(barrier) => self.tasks[task].inputs.aligner.on_barrier(channel, barrier),
+                self.take(task, received, sealed);
+            }));
+            self.tasks[task].local.fuse = None;
+            if let Err(failure) = outcome {
+                match failure.downcast_ref::<&str>() {
+                    Some(text) if *text == FAILURE => self.tasks[task].local.down_until = Some(down_for),
+                    _ => std::panic::resume_unwind(failure),
+                }
             }
-            if is_drained {
-                self.tasks[task].inputs.aligner.on_drained(channel);
-            }
-            return self.close_all(task, sealed);
+            return;
         }
+    }
+
+    /// Works off a message.
+    pub(super) fn take(&mut self, task: usize, received: Received, sealed: &mut Sealed) {
+        let channel = received.channel;
+        match received.message {
+            Message::Chunk(chunk) => self.on_chunk(task, channel, chunk),
+            Message::Watermark(watermark) => {
+                if let Some(((_, port), watermark)) = self.tasks[task].inputs.advance(channel, watermark) {
+                    self.on_watermark(task, port, watermark);
+                }
+            }
+            Message::Barrier(barrier) => self.tasks[task].inputs.aligner.on_barrier(channel, barrier),
+        }
+        if received.is_last {
+            self.tasks[task].inputs.aligner.on_drained(channel);
+        }
+        self.close_all(task, sealed);
+    }
+
+    /// The task's state has been taken.
+    fn mark(&mut self, task: usize, checkpoint: Epoch, is_start: bool) {
+        let it = &mut self.tasks[task];
+        it.local.sent.begin();
+        it.local.determinants.mark(Mark {
+            checkpoint,
+            at: it.local.determinants.count(),
+            is_start,
+            inputs: it.inputs.clone(),
+            places: ScanPlaces::default(),
+            applied: BTreeMap::new(),
+            collected: if it.fragment == ROOT { self.collector.open(it.index) } else { Vec::new() },
+            time_us: 0,
+        });
+    }
+
+    /// Restarts a task that has failed, from the newest complete checkpoint.
+    fn revive(&mut self, task: usize, saved: &Saved, sealed: &mut Sealed) {
+        let seed = self.seed;
+        let it = &mut self.tasks[task];
+        it.local.down_until = None;
+        let mark = it.local.determinants.place_of(saved.epoch).cloned();
+        let mark = mark.unwrap_or_else(|| panic!("seed {seed}: nothing was kept since the checkpoint of {}", saved.epoch));
+        it.closed = mark.inputs.aligner.closed();
+        it.inputs = mark.inputs;
+        if self.taking.as_ref().is_some_and(|(epoch, _)| *epoch == it.checkpointed) {
+            self.is_given_up = true;
+        }
+        it.body = match it.fragment {
+            ROOT => {
+                self.collector.rewind(it.index, it.local.reported, mark.collected);
+                Body::Root(Materialize::new(self.collector.clone(), it.index))
+            }
+            _ => operator_body(saved, it.index, self.width, &mut self.splitters[0]),
+        };
+        let (from, upto) = (mark.at, it.local.determinants.count());
+        self.tasks[task].local.sending = if mark.is_start { self.sending_step(task, from, upto) } else { Sending::Muted };
+        for ((_, port), watermark) in self.tasks[task].inputs.restored() {
+            self.on_watermark(task, port, watermark);
+        }
+        if !mark.is_start {
+            self.tasks[task].local.sending = self.sending_step(task, from, upto);
+        }
+        self.close_all(task, sealed);
+        for number in from..upto {
+            self.tasks[task].local.sending = self.sending_step(task, number + 1, upto);
+            let received = self.tasks[task].local.determinants.get(number).cloned();
+            self.take(task, received.unwrap_or_else(|| panic!("seed {seed}: message {number} is gone")), sealed);
+        }
+        if let Sending::Filtered(filter) = std::mem::replace(&mut self.tasks[task].local.sending, Sending::Live) {
+            assert!(filter.is_used_up(), "seed {seed}: a message led to another output");
+        }
+    }
+
+    fn sending_step(&self, task: usize, step: u64, last: u64) -> Sending {
+        if step < last {
+            return Sending::Muted;
+        }
+        Sending::Filtered(self.tasks[task].local.sent.filter().expect("numbers have an order"))
     }
 
     fn close_all(&mut self, task: usize, sealed: &mut Sealed) {
@@ -476,7 +657,8 @@ impl<'a> Life<'a> {
             self.send(task, Message::Chunk(chunk(&emitted)));
         }
         self.finish_barrier(task, barrier);
-        if self.tasks[task].fragment == ROOT {
+        if self.tasks[task].fragment == ROOT && barrier.epoch > self.tasks[task].local.reported {
+            self.tasks[task].local.reported = barrier.epoch;
             self.root_closed(barrier.epoch, sealed);
         }
     }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl Binder<'_> {
-    /// SET, RESET and RESUME; a notice if there is no such object and IF EXISTS was said.
+    /// SET, RESET, RESUME and FAIL SUBTASK; a notice if there is no such object and IF EXISTS was said.
     pub(in crate::bind) fn alter_job(&self, alter: &Alter) -> Result<std::result::Result<BoundAlterJob, BoundNotice>> {
         let object = match self.existing_target(alter)? {
             Ok(object) => object,
@@ -39,6 +39,7 @@ impl Binder<'_> {
         };
         let action = match &alter.action {
             AlterAction::Resume { skip } => JobAction::Resume { skip: *skip },
+            AlterAction::FailSubtask { fragment, subtask } => JobAction::FailSubtask { fragment: *fragment, subtask: *subtask },
             AlterAction::SetOptions(settings) => {
                 for (name, value) in settings {
                     match value {
@@ -85,7 +86,7 @@ impl Binder<'_> {
                 changed.schema = target.id;
                 self.check_free(&object, &changed)?;
             }
-            AlterAction::SetOptions(_) | AlterAction::Resume { .. } => {
+            AlterAction::SetOptions(_) | AlterAction::Resume { .. } | AlterAction::FailSubtask { .. } => {
                 return Err(PlanError::internal("an ALTER of a job changes no name"));
             }
             AlterAction::RenameColumn(from, to) => return self.rename_column(&object, &fold(from), &fold(to)),

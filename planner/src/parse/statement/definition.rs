@@ -273,12 +273,19 @@ pub enum AlterAction {
         /// What failed is left out.
         skip: bool,
     },
+    /// FAIL SUBTASK .. OF FRAGMENT
+    FailSubtask {
+        /// The fragment.
+        fragment: i64,
+        /// Index in it.
+        subtask: i64,
+    },
 }
 
 impl AlterAction {
     /// Whether it is an order to the job behind the object.
     pub fn is_about_a_job(&self) -> bool {
-        matches!(self, Self::SetOptions(_) | Self::Resume { .. })
+        matches!(self, Self::SetOptions(_) | Self::Resume { .. } | Self::FailSubtask { .. })
     }
 }
 

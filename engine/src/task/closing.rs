@@ -1,0 +1,67 @@
+//! How a subtask closes an epoch.
+
+use millpond_storage::state_table::StateTable;
+
+use super::subtask::{Call, Running, TaskEvent, tables_of};
+use crate::{
+    error::Result,
+    message::{Barrier, BarrierKind, Message},
+};
+
+impl Running {
+    /// Closes every epoch of which no channel may have more. Answers whether the final barrier has passed.
+    pub(super) async fn close_all(&mut self) -> Result<bool> {
+        loop {
+            let before = self.inputs.aligner.closed();
+            let Some(barrier) = self.inputs.aligner.close_next() else { return Ok(false) };
+            self.closing = Some((before, barrier));
+            if self.close_to_the_end(barrier).await? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Closes an epoch. Answers whether its barrier is the final one.
+    pub(super) async fn close_to_the_end(&mut self, barrier: Barrier) -> Result<bool> {
+        self.close(barrier).await?;
+        self.closing = None;
+        Ok(barrier.kind == BarrierKind::Final)
+    }
+
+    /// Closes an epoch: every operator pays what it owes, the barrier leaves, and state is snapshotted if it is asked for and was not before.
+    async fn close(&mut self, barrier: Barrier) -> Result<()> {
+        self.task.plan.set_epoch_time_us(barrier.time_us);
+        for node in 0..self.task.operators.len() {
+            self.work(node, Call::Barrier(barrier)).await?;
+        }
+        let wanted = barrier.kind.is_checkpoint() && barrier.epoch > self.checkpointed;
+        // Behind the lane's barrier the queue's closes its epoch and asks for nothing.
+        let kind = if barrier.kind == BarrierKind::Checkpoint && !wanted { BarrierKind::Epoch } else { barrier.kind };
+        self.send(Message::Barrier(Barrier { kind, ..barrier })).await?;
+        if wanted {
+            self.owed = Some(Box::new(self.part_at_barrier(barrier.epoch)?));
+        } else {
+            let age_us = self.task.orders.log_age_us();
+            tables_of(&mut self.task.operators).for_each(|table| table.log_aged(barrier.time_us, age_us));
+        }
+        let hands_over = wanted && self.task.orders.hands_over_at(barrier.epoch);
+        if hands_over {
+            let mut tables: Vec<&mut dyn StateTable> = tables_of(&mut self.task.operators).collect();
+            self.task.state.hand_over(&mut tables)?;
+        } else {
+            self.relieve()?;
+        }
+        if barrier.epoch > self.reported {
+            self.reported = barrier.epoch;
+            let part = self.owed.take();
+            let state_bytes = tables_of(&mut self.task.operators).map(|table| table.memory_bytes()).sum();
+            // A driver that is gone has cancelled the job; the subtask is about to be dropped.
+            let _ = self.task.events.send(TaskEvent::Barrier { id: self.task.id, barrier, part, state_bytes });
+        }
+        if hands_over {
+            // It is cancelled with the attempt. Until then its channels stay open, for those who would miss them.
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! Putting the state of one task back to the newest complete checkpoint while the other tasks of its job go on.
+//!
+//! A task that failed leaves three things: entries in memory, which are gone with it; what it has brought into the job's store, which may be
+//! newer than the checkpoint; and segments of its changelog that no manifest names yet. These are dropped, and a checkpoint for which it has
+//! given its part already is given up: the task in its place does not know which keys the segments mention, and could not say that one of
+//! them is gone again. The task that takes its place begins with what the
+//! checkpoint has of its key groups, as after a restart, but in the store that the others use. As long as the failed one has not written to
+//! the store since its part of that checkpoint, the store has nothing that the log of the manifest has not. Else its key groups are emptied
+//! and filled again from the manifest's materialization.
+//!
+//! All of it happens between two checkpoints, and a materialization that is being taken is given up, so that none is of a store that is half put back.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::{FutureExt, StreamExt, TryStreamExt};
+
+use super::local::ImageSources;
+use super::{Checkpointer, RestoredState};
+use crate::env::Clock;
+use crate::epoch::Epoch;
+use crate::error::Result;
+use crate::object::blocking;
+use crate::state_changelog::StoredPart;
+use crate::state_table::JobStore;
+
+const PARALLEL_DOWNLOADS: usize = 4;
+
+static REWINDS: AtomicU64 = AtomicU64::new(0);
+
+/// A task that has failed, without singleton tables, whose entries are not of its key groups.
+#[derive(Clone, Debug)]
+pub struct LostTask {
+    /// Its number among all that wrote to the store, see [`TaskState::writer`](crate::state_table::TaskState::writer).
+    pub writer: u32,
+    /// What it owned.
+    pub key_groups: Range<u16>,
+}
+
+impl Checkpointer {
+    /// Puts the key groups of a lost task, whose tables must be gone, back to the newest complete checkpoint. Answers its epoch and what the task
+    /// in its place begins with; `None` if there is no checkpoint.
+    ///
+    /// # Errors
+    /// After an error nothing of the store is to be relied on: the job must restart.
+    pub async fn rewind(&self, store: &Arc<JobStore>, lost: LostTask) -> Result<Option<(Epoch, RestoredState)>> {
+        let mut progress = self.progress.lock().await;
+        let Some(manifest) = progress.newest.clone() else { return Ok(None) };
+        let LostTask { writer, key_groups } = lost;
+        let mut sources = ImageSources::default();
+        let named = progress.uploads.retire(writer);
+        // What has been swept of its key groups may be taken from the store again: an image of it would lack that.
+        if let Some(imaging) = progress.imaging.take() {
+            imaging.give_up().await;
+        }
+        // An image with changes that no log will ever reach could never be named.
+        progress.pending.take_if(|pending| pending.positions.get(&writer).is_some_and(|position| *position > named));
+        if store.positions().get(&writer).is_some_and(|position| *position > named) {
+            let image = match &manifest.image {
+                None => None,
+                Some(image) => {
+                    let beside = store.open_beside()?;
+                    sources = self.load_image(image, &beside, &self.object(&manifest.name.to_string())).await?;
+                    Some(beside)
+                }
+            };
+            let (store, groups) = (store.clone(), key_groups.clone());
+            blocking(move || store.replace_groups(&groups, image.as_deref(), writer)).await?;
+        }
+        let clock = Clock::system();
+        let scratch = store.scratch(&format!("rewound-{}", REWINDS.fetch_add(1, Ordering::Relaxed)))?;
+        // Boxed: the compiler cannot see that a closure over borrowed items makes a future that is Send.
+        let loads: Vec<_> =
+            manifest.log.iter().enumerate().map(|(index, log)| self.load_part(log, scratch.join(format!("log-{index}"))).boxed()).collect();
+        let parts: Vec<StoredPart> = futures::stream::iter(loads).buffered(PARALLEL_DOWNLOADS).try_collect().await?;
+        let fetched = (manifest.log_bytes(), clock.monotonic());
+        let parts = parts.into_iter().filter(|part| part.overlaps(&key_groups)).collect();
+        Ok(Some((manifest.epoch, RestoredState::new(manifest.epoch, parts, fetched, sources))))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Tasks of a job fail one by one, at any moment, and the others go on.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::checkpoint::ManifestInput;
+use crate::error::StorageError;
+use crate::key_group::{key_group, key_group_range, subtask_of};
+use crate::object::ObjectStorage;
+use crate::state_store::StateBackend;
+use crate::state_table::task_state::tests::open_store;
+use crate::state_table::{PointTable, RangeTable, StateOrigin, StateTable, TableId, TaskState};
+
+const PARALLELISM: usize = 3;
+
+/// What one task's tables should hold.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+struct Contents {
+    points: BTreeMap<Vec<u8>, Vec<u8>>,
+    ranges: BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>,
+}
+
+struct Task {
+    state: TaskState,
+    points: PointTable,
+    ranges: RangeTable,
+    contents: Contents,
+}
+
+impl Task {
+    fn new(store: &Arc<JobStore>, index: usize, origin: StateOrigin, contents: Contents) -> Self {
+        let mut state = TaskState::new(store.clone(), index as u32, key_group_range(index, PARALLELISM), origin).unwrap();
+        let (points, ranges) = (state.point_table(TableId(1)).unwrap(), state.range_table(TableId(2)).unwrap());
+        Self { state, points, ranges, contents }
+    }
+
+    fn snapshot(&mut self, epoch: Epoch) -> crate::state_table::TaskCheckpoint {
+        let mut tables: [&mut dyn StateTable; 2] = [&mut self.points, &mut self.ranges];
+        self.state.snapshot(&mut tables, epoch).unwrap()
+    }
+
+    fn check(&mut self, context: &str) {
+        let mut found = Contents::default();
+        self.points
+            .scan_all(&mut |key, value| {
+                found.points.insert(key.to_vec(), value.to_vec());
+                Ok(ControlFlow::Continue(()))
+            })
+            .unwrap();
+        self.ranges
+            .scan_all(&mut |prefix, suffix, value| {
+                found.ranges.insert((prefix.to_vec(), suffix.to_vec()), value.to_vec());
+                Ok(ControlFlow::Continue(()))
+            })
+            .unwrap();
+        assert!(found.points == self.contents.points, "{context}: {} points of {}", found.points.len(), self.contents.points.len());
+        assert!(found.ranges == self.contents.ranges, "{context}: {} rows of {}", found.ranges.len(), self.contents.ranges.len());
+    }
+}
+
+fn change(tasks: &mut [Task], random: &mut StdRng, changes: usize, now_us: i64) {
+    for _ in 0..changes {
+        let key = random.random_range(0..3000_u32).to_be_bytes().to_vec();
+        let value = vec![random.random(); random.random_range(0..100)];
+        let task = &mut tasks[subtask_of(key_group(&key), PARALLELISM)];
+        match random.random_range(0..6) {
+            0..3 => {
+                task.points.put(&key, &value);
+                task.contents.points.insert(key, value);
+            }
+            3 => {
+                task.points.delete(&key);
+                task.contents.points.remove(&key);
+            }
+            choice => {
+                let prefix = random.random_range(0..60_u32).to_be_bytes().to_vec();
+                let task = &mut tasks[subtask_of(key_group(&prefix), PARALLELISM)];
+                if choice == 4 {
+                    task.ranges.put(&prefix, &key, &value);
+                    task.contents.ranges.insert((prefix, key), value);
+                } else {
+                    task.ranges.delete(&prefix, &key);
+                    task.contents.ranges.remove(&(prefix, key));
+                }
+            }
+        }
+    }
+    for task in tasks {
+        let tables: [&mut dyn StateTable; 2] = [&mut task.points, &mut task.ranges];
+        for table in tables {
+            table.log_aged(now_us, 2);
+            table.relieve().unwrap();
+        }
+    }
+}
+
+/// A job of three tasks; after some checkpoints a task fails, before or behind its part of one that is not complete.
+async fn failing_tasks(backend: StateBackend, budget: usize, seed: u64) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let objects = ObjectStorage::local(folder.path()).unwrap();
+    let checkpointer = |term| Checkpointer::new(objects.clone(), 7, term, 1).materialize_after(64 << 10);
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut complete: Vec<Contents> = vec![Contents::default(); PARALLELISM];
+    let mut filled_from_image = 0;
+    for life in 1..4 {
+        let checkpointer = checkpointer(life);
+        let restored = checkpointer.restore().await.unwrap();
+        let store = open_store(scratch.path(), backend, budget);
+        let origin = match &restored {
+            Some(restored) => StateOrigin::Checkpoint(checkpointer.load_into(restored, &store).await.unwrap()),
+            None => StateOrigin::Empty,
+        };
+        let mut tasks: Vec<Task> =
+            (0..PARALLELISM).map(|index| Task::new(&store, index, origin.clone(), complete[index].clone())).collect();
+        let mut epoch = restored.map_or(Epoch(0), |restored| restored.epoch());
+        for step in 0..14 {
+            let context = format!("seed {seed}, life {life}, step {step}");
+            tasks.iter_mut().for_each(|task| task.check(&context));
+            let changes = random.random_range(0..1500);
+            change(&mut tasks, &mut random, changes, step);
+            epoch = epoch.next();
+            let parts = tasks.iter_mut().map(|task| task.snapshot(epoch)).collect();
+            let taken: Vec<Contents> = tasks.iter().map(|task| task.contents.clone()).collect();
+            let input = ManifestInput { epoch, parts, in_flight: None, upstream: Vec::new(), notes: BTreeMap::new() };
+            if random.random_bool(0.5) {
+                change(&mut tasks, &mut random, 700, step);
+            }
+            let lost = random.random_bool(0.4).then(|| random.random_range(0..PARALLELISM));
+            let is_before = random.random_bool(0.5);
+            if let Some(index) = lost.filter(|_| is_before && step > 0) {
+                lose(&checkpointer, &store, &mut tasks, (index, &complete[index]), &mut filled_from_image).await;
+                let given_up = checkpointer.complete(input).await;
+                assert!(matches!(given_up, Err(StorageError::GivenUp { .. })), "{context}: {given_up:?}");
+                continue;
+            }
+            checkpointer.complete(input).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+            complete = taken;
+            if let Some(index) = lost {
+                lose(&checkpointer, &store, &mut tasks, (index, &complete[index]), &mut filled_from_image).await;
+            }
+        }
+    }
+    filled_from_image
+}
+
+/// Puts a task back to what it had at the newest complete checkpoint.
+async fn lose(
+    checkpointer: &Checkpointer,
+    store: &Arc<JobStore>,
+    tasks: &mut Vec<Task>,
+    (index, complete): (usize, &Contents),
+    filled_from_image: &mut usize,
+) {
+    let lost = tasks.remove(index);
+    let task = LostTask { writer: lost.state.writer(), key_groups: lost.state.key_groups() };
+    drop(lost);
+    let written = store.positions().contains_key(&task.writer);
+    let (_, state) = checkpointer.rewind(store, task.clone()).await.unwrap().expect("a checkpoint is complete");
+    *filled_from_image += usize::from(written && !store.positions().contains_key(&task.writer));
+    tasks.insert(index, Task::new(store, index, StateOrigin::Checkpoint(state), complete.clone()));
+}
+
+#[test]
+fn a_task_goes_back_to_the_checkpoint_and_the_others_keep_what_they_have() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut filled = 0;
+    for seed in 0..3 {
+        runtime.block_on(failing_tasks(StateBackend::RocksDb, 64 << 20, seed));
+        filled += runtime.block_on(failing_tasks(StateBackend::RocksDb, 256 << 10, 100 + seed));
+        filled += runtime.block_on(failing_tasks(StateBackend::Memory, 256 << 10, 200 + seed));
+    }
+    assert!(filled > 10, "{filled} times the store had to be put back");
+}
