@@ -14,6 +14,7 @@ use datafusion::{
     logical_expr::ColumnarValue,
     physical_expr::{PhysicalExpr, expressions::Column},
 };
+use millpond_storage::checkpoint::Checkpointer;
 use tokio::sync::Notify;
 
 use super::*;
@@ -297,6 +298,18 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// Bytes of messages that the newest manifest of the view lists; what it names is there and whole.
+async fn in_flight_bytes(dir: &Path) -> u64 {
+    let beside = tempfile::tempdir().expect("a folder");
+    copy(dir, beside.path());
+    let objects = ObjectStorage::local(&beside.path().join("objects")).expect("a folder");
+    let checkpointer = Checkpointer::new(objects, VIEW, 1000, crate::graph_text::fingerprint(&slow_join()));
+    let restored = checkpointer.restore().await.expect("it can be read").expect("a manifest");
+    let flights = checkpointer.load_in_flight(&restored).await.expect("they can be read");
+    assert!(restored.is_unaligned() && flights.iter().any(|flight| !flight.segments.is_empty()), "{:?}", restored.notes());
+    restored.in_flight_bytes()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
 async fn a_checkpoint_waits_neither_for_an_input_that_stands_still_nor_for_a_slow_operator() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -311,6 +324,13 @@ async fn a_checkpoint_waits_neither_for_an_input_that_stands_still_nor_for_a_slo
     assert!(newest.subtasks.len() == 7 && newest.subtasks.iter().any(|subtask| subtask.is_unaligned), "{newest:?}");
     bench.kill().await;
     for parallelism in [1, 2, 3, 5] {
+        let copied = tempfile::tempdir().expect("a folder");
+        copy(dir.path(), copied.path());
+        assert_eq!(in_flight_bytes(copied.path()).await, newest.in_flight_bytes.expect("it was unaligned"), "what its manifest lists");
+        let bench = Bench::open(copied.path(), parallelism, Duration::from_secs(1), KEYS + LATER).await;
+        assert_eq!(read(&bench.engine).await, owed, "from 2 to {parallelism}");
+        assert_eq!(bench.view.recoveries()[0].from_epoch, newest.epoch, "the checkpoint that did not wait");
+        bench.kill().await;
         let copied = tempfile::tempdir().expect("a folder");
         copy(dir.path(), copied.path());
         let bench = Bench::open(copied.path(), parallelism, Duration::ZERO, KEYS + LATER).await;
