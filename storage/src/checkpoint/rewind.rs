@@ -29,7 +29,7 @@ const PARALLEL_DOWNLOADS: usize = 4;
 
 static REWINDS: AtomicU64 = AtomicU64::new(0);
 
-/// A task that has failed.
+/// A task that has failed, without singleton tables, whose entries are not of its key groups.
 #[derive(Clone, Debug)]
 pub struct LostTask {
     /// Its number among all that wrote to the store, see [`TaskState::writer`](crate::state_table::TaskState::writer).

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -103,7 +104,12 @@ async fn failing_tasks(backend: StateBackend, budget: usize, seed: u64) -> usize
     let folder = tempfile::tempdir().unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let objects = ObjectStorage::local(folder.path()).unwrap();
-    let checkpointer = |term| Checkpointer::new(objects.clone(), 7, term, 1).materialize_after(64 << 10);
+    let checkpointer = |term| {
+        let mut checkpointer = Checkpointer::new(objects.clone(), 7, term, 1).materialize_after(64 << 10);
+        // A task may also fail while an image is being taken.
+        checkpointer.image_patience = if seed % 2 == 0 { Duration::from_secs(600) } else { Duration::ZERO };
+        checkpointer
+    };
     let mut random = StdRng::seed_from_u64(seed);
     let mut complete: Vec<Contents> = vec![Contents::default(); PARALLELISM];
     let mut filled_from_image = 0;
@@ -169,7 +175,7 @@ async fn lose(
 fn a_task_goes_back_to_the_checkpoint_and_the_others_keep_what_they_have() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut filled = 0;
-    let seeds = std::env::var("MILLPOND_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(9);
+    let seeds = std::env::var("MILLPOND_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(12);
     for seed in 0..seeds {
         let (backend, budget) = match seed % 3 {
             0 => (StateBackend::RocksDb, 64 << 20),
