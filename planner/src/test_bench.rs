@@ -89,7 +89,8 @@ impl Bench {
     /// The optimized plan, one node a line.
     pub(crate) fn optimized(&self, sql: &str) -> String {
         let plan = self.bound(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
-        let optimized = optimize(plan, session_config().options(), &Interrupt::never()).unwrap_or_else(|error| panic!("{sql}: {error} {:?}", error.detail));
+        let optimized = optimize(plan, session_config().options(), &Interrupt::never())
+            .unwrap_or_else(|error| panic!("{sql}: {error} {:?}", error.detail));
         optimized.display_indent().to_string()
     }
 

@@ -212,7 +212,10 @@ fn always_fits(found: &DataType, declared: &DataType) -> bool {
     let is_integer = |data_type: &DataType| matches!(data_type, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64);
     found == declared
         || is_integer(found) && is_integer(declared) && found.primitive_width() <= declared.primitive_width()
-        || matches!((found, declared), (DataType::UInt8, DataType::Int16) | (DataType::UInt16, DataType::Int32) | (DataType::UInt32, DataType::Int64))
+        || matches!(
+            (found, declared),
+            (DataType::UInt8, DataType::Int16) | (DataType::UInt16, DataType::Int32) | (DataType::UInt32, DataType::Int64)
+        )
 }
 
 /// A decoded column in the type it was declared with.

@@ -1,8 +1,8 @@
 //! Input of date, time, timestamp and timestamptz.
 
 use super::calendar::{
-    DATE_INFINITY, DATE_NEGATIVE_INFINITY, FIRST_DAY, MICROS_PER_DAY, MICROS_PER_SECOND, TIMESTAMP_INFINITY,
-    TIMESTAMP_NEGATIVE_INFINITY, days_from_civil, days_in_month, is_date,
+    DATE_INFINITY, DATE_NEGATIVE_INFINITY, FIRST_DAY, MICROS_PER_DAY, MICROS_PER_SECOND, TIMESTAMP_INFINITY, TIMESTAMP_NEGATIVE_INFINITY,
+    days_from_civil, days_in_month, is_date,
 };
 use super::date_fields::{DATE, DAY, Fields, Keyword, MONTH, TIME, ZONE, keyword, parse_offset};
 use super::date_tokens::{DateError, Field, FieldKind, split_fields};
@@ -24,11 +24,7 @@ pub fn parse_date(text: &str, settings: &TextSettings) -> Result<i32, TextError>
         Moment::Epoch => 0,
         Moment::At(fields) => days_from_civil(fields.year, fields.month, fields.day),
     };
-    if is_date(days) {
-        Ok(days as i32)
-    } else {
-        Err(TextError::new("22008", format!("date out of range: \"{text}\"")))
-    }
+    if is_date(days) { Ok(days as i32) } else { Err(TextError::new("22008", format!("date out of range: \"{text}\""))) }
 }
 
 /// time as microseconds since midnight. A date and a zone in the text are ignored.

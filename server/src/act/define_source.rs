@@ -43,7 +43,8 @@ pub(crate) async fn create(
         let columns = schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
         let catalog = server.catalog.snapshot();
         let bound = object.clone();
-        object = SessionNames::of(session, cancel).with(&catalog, &[], |context| bind::bind_source_columns(statement, &bound, columns, context))?;
+        object = SessionNames::of(session, cancel)
+            .with(&catalog, &[], |context| bind::bind_source_columns(statement, &bound, columns, context))?;
     }
     cancel.race(jobs::create_source(&server, &object)).await?;
     let id = object.id;

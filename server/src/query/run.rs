@@ -60,7 +60,14 @@ pub(crate) async fn stream(state: &Arc<ServerState>, run: Run) -> Result<BatchSt
 
 type Started = (Option<Result<RecordBatch>>, SendableRecordBatchStream);
 
-async fn start(state: &Arc<ServerState>, plan: &LogicalPlan, rows: u64, now_us: i64, spills: bool, interrupt: &Interrupt) -> Result<Started> {
+async fn start(
+    state: &Arc<ServerState>,
+    plan: &LogicalPlan,
+    rows: u64,
+    now_us: i64,
+    spills: bool,
+    interrupt: &Interrupt,
+) -> Result<Started> {
     let query = state.queries.plan(plan, rows, now_us, spills, interrupt).await?;
     let mut batches = query.execute()?;
     let first = batches.next().await.map(|batch| batch.map_err(SqlError::from));

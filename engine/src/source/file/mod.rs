@@ -109,7 +109,12 @@ impl FileSource {
         let file = OpenLater { place: self.place.clone(), id: split.id.clone() };
         let format = match &self.spec.format {
             FileFormat::Parquet => {
-                return Box::new(ParquetReader::Closed { file: Box::new(file), columns: self.schema.clone(), wanted: columns.to_vec(), from });
+                return Box::new(ParquetReader::Closed {
+                    file: Box::new(file),
+                    columns: self.schema.clone(),
+                    wanted: columns.to_vec(),
+                    from,
+                });
             }
             FileFormat::Csv(format) => TextFormat::Csv(format.clone()),
             FileFormat::Json => TextFormat::Json,

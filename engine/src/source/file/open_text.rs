@@ -108,7 +108,8 @@ impl TextFile {
 
     /// The columns that are not decoded and yet can make a row bad. In JSON that is any: a string can be escaped wrongly.
     fn checked(&self) -> Vec<usize> {
-        let can_refuse = |column: usize| matches!(self.format, TextFormat::Json) || cells::can_refuse(self.columns.field(column).data_type());
+        let can_refuse =
+            |column: usize| matches!(self.format, TextFormat::Json) || cells::can_refuse(self.columns.field(column).data_type());
         (0..self.columns.fields().len()).filter(|column| !self.wanted.contains(column) && can_refuse(*column)).collect()
     }
 }

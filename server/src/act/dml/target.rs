@@ -78,7 +78,9 @@ impl Target {
         let identity = Arc::new(Identity::new(schema.clone(), key)?);
         let handle = state.engine.table(id).ok_or_else(gone)?;
         let mut checks = Vec::new();
-        let bound = binding::with_stored(&state.system, catalog, TextSettings::default(), Interrupt::never(), |context| bind::checks_of(&object, context))?;
+        let bound = binding::with_stored(&state.system, catalog, TextSettings::default(), Interrupt::never(), |context| {
+            bind::checks_of(&object, context)
+        })?;
         for (name, condition) in bound {
             checks.push((name, physical(&condition, &schema)?));
         }

@@ -107,7 +107,7 @@ async fn failing_tasks(backend: StateBackend, budget: usize, seed: u64) -> usize
     let checkpointer = |term| {
         let mut checkpointer = Checkpointer::new(objects.clone(), 7, term, 1).materialize_after(64 << 10);
         // A task may also fail while an image is being taken.
-        checkpointer.image_patience = if seed % 2 == 0 { Duration::from_secs(600) } else { Duration::ZERO };
+        checkpointer.image_patience = if seed.is_multiple_of(2) { Duration::from_secs(600) } else { Duration::ZERO };
         checkpointer
     };
     let mut random = StdRng::seed_from_u64(seed);
