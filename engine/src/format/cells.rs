@@ -163,7 +163,13 @@ pub fn can_refuse(data_type: &DataType) -> bool {
 /// Refuses the rows whose values of one column cannot be read, without building the column.
 pub fn check(data_type: &DataType, cells: Cells<'_>, lists: ListSyntax, refused: &mut Refused) -> Result<()> {
     match data_type {
-        DataType::Int64 => refuse(cells, refused, |text| scalar::parse_i64(text).is_some(), |text| integer_reason("bigint", text)),
+        DataType::Int64 => {
+            refuse(cells, refused, |text| digits(text, 18) || scalar::parse_i64(text).is_some(), |text| integer_reason("bigint", text));
+        }
+        DataType::Int32 => {
+            let fits = |text: &[u8]| digits(text, 9) || scalar::parse_i64(text).is_some_and(|value| i32::try_from(value).is_ok());
+            refuse(cells, refused, fits, |text| integer_reason("integer", text));
+        }
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             let (mut parser, zoned) = (TimestampParser::default(), zone.is_some());
             refuse(cells, refused, |text| parser.parse(text, zoned).is_some(), |text| syntax(timestamp_name(zoned), text));
@@ -174,6 +180,11 @@ pub fn check(data_type: &DataType, cells: Cells<'_>, lists: ListSyntax, refused:
         _ => {}
     }
     Ok(())
+}
+
+/// Whether a text is at least one and at most so many digits: as good as parsed, and found out faster.
+fn digits(text: &[u8], most: usize) -> bool {
+    (1..=most).contains(&text.len()) && text.iter().all(u8::is_ascii_digit)
 }
 
 /// Refuses the rows whose value is not `valid`.

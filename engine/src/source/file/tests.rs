@@ -261,9 +261,14 @@ async fn bad_rows_are_reported_with_text_and_reason() {
             ("7,\"open", "unterminated CSV quoted field"),
         ]
     );
-    // A value that nobody wants is not parsed.
-    let (got, _) = read_all(&source, &[1]).await;
-    assert_eq!(got.rows, ["a", "c", "d", "f", "h"]);
+    let line = source.row_at(&only_split(&source).await, got.bad[1].offset).await;
+    assert_eq!(line, format!("\"{}\", line 3", file.display()));
+    // Whichever columns are wanted.
+    for (projection, rows) in [(&[1][..], ["a", "f", "h"]), (&[0], ["1", "6", "8"])] {
+        let (got_of_some, _) = read_all(&source, projection).await;
+        assert_eq!(got_of_some.bad, got.bad);
+        assert_eq!(got_of_some.rows, rows);
+    }
 }
 
 #[tokio::test]
@@ -458,6 +463,9 @@ async fn parquet_is_read_from_any_row_on() {
     let (got, _) = read_all(&source, &[0, 1]).await;
     assert_eq!(got.rows, ["1|1", "~|3"]);
     assert_eq!((got.bad[0].text.as_str(), got.bad[0].offset), ("row 2", 2));
+    let (of_the_other, _) = read_all(&source, &[1]).await;
+    assert_eq!((of_the_other.rows, of_the_other.bad), (vec!["1".to_owned(), "3".to_owned()], got.bad));
+    assert_eq!(source.row_at(&only_split(&source).await, 2).await, format!("\"{}\", row 2", wide.display()));
 }
 
 #[tokio::test]
