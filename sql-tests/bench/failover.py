@@ -91,7 +91,7 @@ class Pond:
 
     def await_checkpoint(self) -> None:
         newest = "SELECT coalesce(max(epoch), 0) FROM millpond.checkpoints WHERE job = 'held' AND error IS NULL"
-        until("the job that keeps up", lambda: self.of_job("lag_ms") < 1000)
+        until("the job that keeps up", lambda: self.of_job("lag_ms < 1000"))
         before = self.server.value(newest)
         until("a checkpoint", lambda: self.server.value(newest) > before)
         time.sleep(AFTER_CHECKPOINT_SECONDS)
@@ -169,7 +169,7 @@ class Pond:
     def await_rows(self) -> None:
         """Until all that is in the files is in the view. Then nothing happens any more, so there are no checkpoints to wait for."""
         until("the end of the files", lambda: self.server.value("SELECT sum(split_offset) FROM millpond.sources") == self.rows.size(), 0.5)
-        until("the end of the rows", lambda: self.of_job("lag_ms") == 0)
+        until("the end of the rows", lambda: self.of_job("lag_ms = 0"))
 
     def lacks(self) -> int:
         """How many rows that were written are not in the view."""
