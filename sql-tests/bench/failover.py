@@ -27,6 +27,7 @@ QUERY = "SELECT customer, max(note) AS note, count(*) AS orders, max(id) AS newe
 CHECKPOINT_SECONDS = 10
 AFTER_CHECKPOINT_SECONDS = 5
 PATIENCE_SECONDS = 900
+SOON_SECONDS = 30
 STEPS = ("detected", "cancelled", "restored", "replayed", "caught up")
 ALONE, WHOLE = "cause = 'failure' AND scope = 'subtask'", "cause = 'failure' AND scope = 'job'"
 
@@ -74,7 +75,7 @@ class Pond:
     def load(self) -> None:
         server, began = self.server, time.monotonic()
         server.sql(f"CREATE SOURCE orders ({orders.COLUMNS}) WITH (connector = 'file', path = '{self.rows.folder.name}', format = 'csv', mode = 'watch')")
-        server.sql(f"CREATE MATERIALIZED VIEW held AS {QUERY}")
+        server.sql(f"CREATE MATERIALIZED VIEW held WITH (recovery = 'exactly_once') AS {QUERY}")
         self.await_rows()
         self.feed.start()
         # So that a restart finds the state written out, not its changes only.
@@ -82,7 +83,7 @@ class Pond:
         until("a materialization", lambda: server.value(
             "SELECT coalesce(bool_or(stored_bytes > 2 * replay_bytes), false) FROM millpond.checkpoints WHERE job = 'held' AND error IS NULL"), 1)
         server.sql("ALTER MATERIALIZED VIEW held RESET (recovery_target)")
-        print(f"millpond: {float(self.of_job('state_bytes')) / 1e9:.2f} GB of state after {time.monotonic() - began:.0f} s, "
+        print(f"millpond: {float(self.of_job('state_bytes')) / 1e9:.3f} GB of state after {time.monotonic() - began:.0f} s, "
               f"{server.memory_mib():.0f} MiB of memory", flush=True)
 
     def of_job(self, column: str):
@@ -90,6 +91,7 @@ class Pond:
 
     def await_checkpoint(self) -> None:
         newest = "SELECT coalesce(max(epoch), 0) FROM millpond.checkpoints WHERE job = 'held' AND error IS NULL"
+        until("the job that keeps up", lambda: self.of_job("lag_ms < 1000"))
         before = self.server.value(newest)
         until("a checkpoint", lambda: self.server.value(newest) > before)
         time.sleep(AFTER_CHECKPOINT_SECONDS)
@@ -109,7 +111,7 @@ class Pond:
     def recovery(self, ordered: float, wanted: str) -> dict:
         """The newest one since then, with its steps in ms since then."""
         query = ("SELECT extract(epoch FROM detected_at), cancelled_ms, restored_ms, replayed_ms, caught_up_ms, restored_from FROM millpond.recoveries "
-                 f"WHERE job = 'held' AND {wanted} AND caught_up_ms IS NOT NULL AND extract(epoch FROM detected_at) >= {ordered} "
+                 f"WHERE job = 'held' AND {wanted} AND caught_up_ms IS NOT NULL AND extract(epoch FROM detected_at) >= {ordered - 0.001} "
                  "ORDER BY detected_at DESC LIMIT 1")
         detected, *after, source = until("the recovery", lambda: self.server.sql(query))[0]
         detected_ms = 1000 * (float(detected) - ordered)
@@ -132,25 +134,42 @@ class Pond:
         print(f"{what}: the first answer after {answer / 1e3:.2f} s (target 2 s)", flush=True)
         return {"what": what, "output": output} | self.recovery(ordered, "cause = 'restart'")
 
+    def detected(self, ordered: float, wanted: str) -> float | None:
+        """When the failure was that is recovered from in the way that is wanted; None if there is none since then, not even soon."""
+        query = f"SELECT extract(epoch FROM max(detected_at)) FROM millpond.recoveries WHERE job = 'held' AND {wanted} AND extract(epoch FROM detected_at) >= "
+        began = time.monotonic()
+        while time.monotonic() < began + SOON_SECONDS:
+            if found := self.server.value(query + str(ordered)):
+                return float(found)
+            time.sleep(0.005)
+        return None
+
     def fail(self, what: str, wanted: str, subtask: int) -> dict:
-        """Lets a subtask of the aggregate fail, twice if its job shall be restarted."""
+        """Lets a subtask of the aggregate fail, and once more for a failure of its job; that one counts from when it is detected."""
         self.await_checkpoint()
         fragment = self.server.value("SELECT fragment FROM millpond.checkpoint_subtasks WHERE job = 'held' GROUP BY fragment ORDER BY sum(log_bytes) DESC LIMIT 1")
         restarts = self.of_job("restarts")
         session = self.server.connect().cursor()
-        ordered, newest = time.time(), self.feed.newest
-        for _ in range(1 if wanted == ALONE else 2):
-            session.execute(f"ALTER MATERIALIZED VIEW held FAIL SUBTASK {subtask} OF FRAGMENT {fragment}")
+        while True:
+            ordered, newest = time.time(), self.feed.newest
+            for _ in range(1 if wanted == ALONE else 2):
+                session.execute(f"ALTER MATERIALIZED VIEW held FAIL SUBTASK {subtask} OF FRAGMENT {fragment}")
+            # The second failure may come at another epoch, and then is one of the subtask again.
+            if detected := self.detected(ordered, wanted):
+                break
+            assert wanted == WHOLE, "the failure is not one of the subtask alone"
+        if wanted == WHOLE:
+            ordered, newest = detected, self.feed.newest
         self.await_output(newest)
         output = 1000 * (time.time() - ordered)
         found = self.recovery(ordered, wanted)
-        assert self.of_job("restarts") - restarts == (0 if wanted == ALONE else 1), "a subtask was restarted with its peers, or a job without"
+        assert self.of_job("restarts") - restarts == (0 if wanted == ALONE else 1), "the subtask was restarted with its peers, or the job more than once"
         return {"what": what, "output": output} | found
 
     def await_rows(self) -> None:
-        """Until all that is in the files is in the view; a job that keeps up is never as far behind as that."""
-        until("the end of the rows", lambda: self.server.value("SELECT sum(split_offset) FROM millpond.sources") == self.rows.size(), 0.5)
-        self.await_checkpoint()
+        """Until all that is in the files is in the view. Then nothing happens any more, so there are no checkpoints to wait for."""
+        until("the end of the files", lambda: self.server.value("SELECT sum(split_offset) FROM millpond.sources") == self.rows.size(), 0.5)
+        until("the end of the rows", lambda: self.of_job("lag_ms = 0"))
 
     def lacks(self) -> int:
         """How many rows that were written are not in the view."""
@@ -222,7 +241,7 @@ class Flink:
         until("a row of the feed", lambda: any(line[0] == "NEWEST" for line in self.lines))
         self.await_checkpoint()
         state = self.ask(f"{self.job}/checkpoints")["latest"]["completed"]["state_size"]
-        print(f"flink: {state / 1e9:.2f} GB of state after {time.monotonic() - began:.0f} s", flush=True)
+        print(f"flink: {state / 1e9:.3f} GB of state after {time.monotonic() - began:.0f} s", flush=True)
 
     def checkpoint(self) -> int:
         newest = ((self.ask(f"{self.job}/checkpoints") or {}).get("latest") or {}).get("completed") or {}
@@ -253,8 +272,9 @@ class Flink:
 
 
 def median(found: list[dict]) -> dict:
-    """Of several rounds, the middle one by output."""
-    return sorted(found, key=lambda row: row["output"])[len(found) // 2]
+    """Of several rounds the middle one by output, with the output of the worst."""
+    ordered = sorted(found, key=lambda row: row["output"])
+    return ordered[len(ordered) // 2] | {"worst": ordered[-1]["output"]}
 
 
 def local(arguments, first: pathlib.Path) -> list[dict]:
@@ -297,12 +317,12 @@ def beside(arguments, first: pathlib.Path) -> list[dict]:
 
 def table(found: list[dict]) -> None:
     theirs = next((row["output"] for row in found if "fresh" in row), None)
-    print(f"{'ms since the failure':32}" + "".join(f"{step:>11}" for step in STEPS) + f"{'output':>9}  {'state from':14}" + ("flink / ours" if theirs else ""))
+    print(f"{'ms since the failure':32}" + "".join(f"{step:>11}" for step in STEPS) + f"{'output':>9}{'worst':>9}  {'state from':14}" + ("flink / ours" if theirs else ""))
     for row in found:
         steps = "".join(f"{row[step]:>11.0f}" if step in row else f"{'':11}" for step in STEPS)
         beside = f"{theirs / row['output']:.1f} (target 5)" if theirs and "fresh" not in row else ""
         beside = f"new output after {row['fresh']:.0f} ms" if "fresh" in row else beside
-        print(f"{row['what']:32}{steps}{row['output']:>9.0f}  {row.get('from') or '':14}{beside}")
+        print(f"{row['what']:32}{steps}{row['output']:>9.0f}{row.get('worst', row['output']):>9.0f}  {row.get('from') or '':14}{beside}")
 
 
 def main() -> None:

@@ -47,6 +47,7 @@ pub const DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(1);
 /// What an exchange holds if nothing else is said: what its consumer takes within this time.
 pub const DEFAULT_BUFFER_DEBLOAT_TARGET: Duration = Duration::from_secs(1);
 
+pub use crate::task::orders::Recovery;
 pub use millpond_storage::checkpoint::RECOVERY_TARGET as DEFAULT_RECOVERY_TARGET;
 
 /// When the contents of a job that was started again can be read.
@@ -76,28 +77,8 @@ pub struct JobOptions {
     pub readable: ReadableWhen,
     /// Where operator state is kept.
     pub state_backend: StateBackend,
-    /// What becomes of the others' work when a subtask fails.
+    /// What is restarted when a subtask fails.
     pub recovery: Recovery,
-}
-
-/// What a subtask goes on with that has failed and is restarted alone.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Recovery {
-    /// With all it had taken since the last checkpoint: contents are as if it had not failed.
-    #[default]
-    ExactlyOnce,
-    /// With the next message: what it had taken since the last checkpoint is lost.
-    Approximate,
-}
-
-impl Recovery {
-    /// The word that stands for it in SQL.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ExactlyOnce => "exactly_once",
-            Self::Approximate => "approximate",
-        }
-    }
 }
 
 /// Which policy a name stands for.
@@ -106,9 +87,10 @@ impl Recovery {
 /// 22023 for an unknown name.
 pub fn recovery(name: &str) -> Result<Recovery> {
     match name {
+        "job" => Ok(Recovery::Job),
         "exactly_once" => Ok(Recovery::ExactlyOnce),
         "approximate" => Ok(Recovery::Approximate),
-        other => Err(unknown("recovery", other, "exactly_once, approximate")),
+        other => Err(unknown("recovery", other, "job, exactly_once, approximate")),
     }
 }
 
@@ -118,7 +100,7 @@ impl JobOptions {
         // A quarter of the interval: a younger change of state may well change once more before the checkpoint.
         orders.set_log_age_us(i64::try_from(self.checkpoint_interval.as_micros() / 4).unwrap_or(i64::MAX));
         orders.set_debloat_target(self.buffer_debloat_target);
-        orders.set_approximate(self.recovery == Recovery::Approximate);
+        orders.set_recovery(self.recovery);
     }
 }
 

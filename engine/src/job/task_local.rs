@@ -14,6 +14,7 @@ use super::{
 use crate::{
     error::{EngineError, Result},
     task::{
+        orders::Recovery,
         revival::{Revival, SubtaskFailure},
         subtask::SubtaskId,
     },
@@ -37,7 +38,7 @@ impl Driver {
         attempt.restarted.insert(id);
         // What comes of a failure that is mended says nothing of the next one.
         self.orders.faults.take();
-        if self.orders.is_approximate() {
+        if self.orders.recovery() == Recovery::Approximate {
             // Only the first time counts.
             let _ = self.handle.approximate_from.set(sealed.next());
         }

@@ -86,9 +86,11 @@ impl Determinants {
     /// A message is taken that is not kept, nor is what was taken before.
     pub(super) fn pass(&mut self) {
         self.first = self.count() + 1;
-        self.taken.clear();
-        self.marks.clear();
-        self.memory.resize(0);
+        if self.serves() {
+            self.taken.clear();
+            self.marks.clear();
+            self.memory.resize(0);
+        }
     }
 
     /// The subtask's state has been taken.

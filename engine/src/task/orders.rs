@@ -6,8 +6,32 @@ use std::{
 };
 
 use millpond_storage::epoch::Epoch;
+use parking_lot::Mutex;
 
 use super::fault::Faults;
+
+/// What is restarted when a subtask fails.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Recovery {
+    /// The whole job, from its last checkpoint. Nothing is kept for it while it runs.
+    #[default]
+    Job,
+    /// The subtask alone, which goes on with all it had taken since the last checkpoint: contents are as if it had not failed.
+    ExactlyOnce,
+    /// The subtask alone, which goes on with the next message: what it had taken since the last checkpoint is lost.
+    Approximate,
+}
+
+impl Recovery {
+    /// The word that stands for it in SQL.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Job => "job",
+            Self::ExactlyOnce => "exactly_once",
+            Self::Approximate => "approximate",
+        }
+    }
+}
 
 /// Orders that are looked at when they matter. One of these serves all attempts of a job.
 #[derive(Debug, Default)]
@@ -16,7 +40,7 @@ pub struct Orders {
     skip_bad_rows: AtomicBool,
     hand_over_at: AtomicU64,
     debloat_target_us: AtomicU64,
-    is_approximate: AtomicBool,
+    recovery: Mutex<Recovery>,
     /// Where subtasks have failed, and what follows from it.
     pub faults: Faults,
 }
@@ -52,14 +76,14 @@ impl Orders {
         self.skip_bad_rows.store(skip, Ordering::Relaxed);
     }
 
-    /// Whether a subtask that fails goes on without what it had taken since the last checkpoint; then nothing is kept for it.
-    pub fn is_approximate(&self) -> bool {
-        self.is_approximate.load(Ordering::Relaxed)
+    /// What is restarted when a subtask fails. What it has taken is kept only for a recovery that is exactly-once and of it alone.
+    pub fn recovery(&self) -> Recovery {
+        *self.recovery.lock()
     }
 
-    /// See [`Self::is_approximate`].
-    pub fn set_approximate(&self, approximate: bool) {
-        self.is_approximate.store(approximate, Ordering::Relaxed);
+    /// See [`Self::recovery`].
+    pub fn set_recovery(&self, recovery: Recovery) {
+        *self.recovery.lock() = recovery;
     }
 
     /// Whether the checkpoint of an epoch is the attempt's last: then a subtask leaves its state in the store for those of the next attempt.

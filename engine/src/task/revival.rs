@@ -23,6 +23,7 @@ use millpond_storage::{
 
 use super::{
     determinants::Mark,
+    orders::Recovery,
     sent::SentFilter,
     subtask::{Running, TaskEvent},
 };
@@ -126,9 +127,11 @@ impl Running {
         // From here on nobody writes to the key groups.
         let operators: Vec<Box<dyn Operator>> = std::mem::take(&mut self.task.operators);
         drop(operators);
-        let is_approximate = self.task.orders.is_approximate();
-        let refusal = if is_approximate {
+        let recovery = self.task.orders.recovery();
+        let refusal = if recovery == Recovery::Approximate {
             None
+        } else if recovery == Recovery::Job {
+            Some("its recovery is of the whole job")
         } else if !self.determinants.serves_since(Epoch(self.task.completed.load(Ordering::Acquire))) {
             Some("what it had taken since the last checkpoint was more than is kept")
         } else if !self.sent.is_known() {
@@ -141,9 +144,9 @@ impl Running {
             return Err(EngineError::Cancelled);
         }
         let revival = self.task.revivals.recv().await.ok_or(EngineError::Cancelled)??;
-        let beginning = match is_approximate {
-            true => self.rebuild_here(revival, &applied)?,
-            false => self.rebuild_at(revival)?,
+        let beginning = match recovery {
+            Recovery::Approximate => self.rebuild_here(revival, &applied)?,
+            Recovery::ExactlyOnce | Recovery::Job => self.rebuild_at(revival)?,
         };
         let _ = self.task.events.send(TaskEvent::Restored { id: self.task.id });
         Ok(beginning)

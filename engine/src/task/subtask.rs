@@ -33,7 +33,7 @@ use super::{
     flow::Flow,
     inputs::Inputs,
     operators::OperatorPlan,
-    orders::Orders,
+    orders::{Orders, Recovery},
     revival::{Beginning, Revival, Sending, SubtaskFailure},
     sent::SentInStep,
 };
@@ -365,9 +365,9 @@ impl Running {
     /// A message is about to be worked off.
     fn record(&mut self, received: &Received) {
         self.determinants.complete(Epoch(self.task.completed.load(Ordering::Acquire)));
-        match self.task.orders.is_approximate() {
-            true => self.determinants.pass(),
-            false => self.determinants.record(received),
+        match self.task.orders.recovery() {
+            Recovery::ExactlyOnce => self.determinants.record(received),
+            Recovery::Job | Recovery::Approximate => self.determinants.pass(),
         }
         self.sent.begin();
     }

@@ -27,7 +27,9 @@ impl Drilled {
         client.query("CREATE TABLE d (k int PRIMARY KEY, name text)").expect("a table");
         client.query("INSERT INTO d SELECT x, 'name ' || x FROM generate_series(0, 99) AS g(x)").expect("rows");
         client
-            .query(&format!("CREATE MATERIALIZED VIEW v WITH (parallelism = 2, checkpoint_interval = '100ms') AS {QUERY}"))
+            .query(&format!(
+                "CREATE MATERIALIZED VIEW v WITH (parallelism = 2, checkpoint_interval = '100ms', recovery = 'exactly_once') AS {QUERY}"
+            ))
             .expect("a view");
         client.query("CREATE MATERIALIZED VIEW w AS SELECT count(*) AS n, sum(m) AS m FROM v").expect("a view on it");
         Self { client, rounds: 0 }
