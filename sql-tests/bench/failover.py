@@ -132,7 +132,7 @@ class Pond:
         self.await_output(newest)
         output = 1000 * (time.time() - ordered)
         print(f"{what}: the first answer after {answer / 1e3:.2f} s (target 2 s)", flush=True)
-        return {"what": what, "output": output} | self.recovery(ordered, "cause = 'restart'")
+        return told({"what": what, "output": output} | self.recovery(ordered, "cause = 'restart'"))
 
     def detected(self, ordered: float, wanted: str) -> float | None:
         """When the failure was that is recovered from in the way that is wanted; None if there is none since then, not even soon."""
@@ -164,7 +164,7 @@ class Pond:
         output = 1000 * (time.time() - ordered)
         found = self.recovery(ordered, wanted)
         assert self.of_job("restarts") - restarts == (0 if wanted == ALONE else 1), "the subtask was restarted with its peers, or the job more than once"
-        return {"what": what, "output": output} | found
+        return told({"what": what, "output": output} | found)
 
     def await_rows(self) -> None:
         """Until all that is in the files is in the view. Then nothing happens any more, so there are no checkpoints to wait for."""
@@ -268,7 +268,7 @@ class Flink:
         output = until("output", lambda: after("FIRST", failed), 0.01)
         fresh = until("new output", lambda: after("NEWEST", output, newest), 0.01)
         until("the restart", lambda: self.restarts() == restarts + 1)
-        return {"what": "flink: a task", "output": output - failed, "fresh": fresh - failed}
+        return told({"what": "flink: a task", "output": output - failed, "fresh": fresh - failed})
 
 
 def median(found: list[dict]) -> dict:
@@ -315,14 +315,19 @@ def beside(arguments, first: pathlib.Path) -> list[dict]:
         job.end()
 
 
+def told(row: dict) -> dict:
+    """Says at once what a long run has found."""
+    print(f"{row['what']}: output after {row['output']:.0f} ms", flush=True)
+    return row
+
+
 def table(found: list[dict]) -> None:
     theirs = next((row["output"] for row in found if "fresh" in row), None)
     print(f"{'ms since the failure':32}" + "".join(f"{step:>11}" for step in STEPS) + f"{'output':>9}{'worst':>9}  {'state from':14}" + ("flink / ours" if theirs else ""))
     for row in found:
         steps = "".join(f"{row[step]:>11.0f}" if step in row else f"{'':11}" for step in STEPS)
-        beside = f"{theirs / row['output']:.1f} (target 5)" if theirs and "fresh" not in row else ""
-        beside = f"new output after {row['fresh']:.0f} ms" if "fresh" in row else beside
-        print(f"{row['what']:32}{steps}{row['output']:>9.0f}{row.get('worst', row['output']):>9.0f}  {row.get('from') or '':14}{beside}")
+        last = f"new output after {row['fresh']:.0f}" if "fresh" in row else f"{theirs / row['output']:.1f} (target 5)" if theirs else ""
+        print(f"{row['what']:32}{steps}{row['output']:>9.0f}{row.get('worst', row['output']):>9.0f}  {row.get('from') or '':14}{last}")
 
 
 def main() -> None:
