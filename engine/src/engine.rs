@@ -427,6 +427,11 @@ impl Engine {
                 tracing::warn!(%error, "the streaming threads did not stop in order");
             }
         }
+        let collections = self.shared.collections();
+        let closed = tokio::task::spawn_blocking(move || collections.iter().for_each(|collection| collection.close())).await;
+        if let Err(error) = closed {
+            tracing::warn!(%error, "the collections were not closed in order");
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! Folding deltas into the base, in the background.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use super::{Base, Collection, State, delta::StoredDelta, keyed::BaseMeta, retained::Retained};
 use crate::{epoch::Epoch, error::Result};
@@ -44,6 +47,13 @@ impl Collection {
         self.fold_with(Eagerness::Now)
     }
 
+    /// Nothing is folded after this, and a fold that was under way has ended: another life of the collection may begin in this process, which reads how
+    /// far the base has come.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        drop(self.folding.lock());
+    }
+
     fn fold_with(&self, eagerness: Eagerness) -> Result<()> {
         let mut fold_state = self.folding.lock();
         if self.durable_deltas
@@ -56,8 +66,8 @@ impl Collection {
         while let Some((deltas, meta)) = self.take_foldable(eagerness, &mut upto) {
             let first_ordinal = deltas[0].links.first_ordinal;
             let stored = deltas.iter().map(|delta| delta.load(&self.layout)).collect::<Result<Vec<Arc<StoredDelta>>>>()?;
-            // Who drops the collection waits for this to end.
-            let is_wanted = || !self.state.read().destroyed;
+            // Who drops or closes the collection waits for this to end.
+            let is_wanted = || !self.is_closed.load(Ordering::Acquire) && !self.state.read().destroyed;
             let is_folded = match &self.base {
                 Base::Keyed(base) => base.fold(stored, meta, &is_wanted)?,
                 Base::Append(base) => base.fold(&stored, first_ordinal).map(|()| true)?,
@@ -80,7 +90,7 @@ impl Collection {
     fn take_foldable(&self, eagerness: Eagerness, upto: &mut Option<Epoch>) -> Option<(Vec<Retained>, BaseMeta)> {
         let now = self.now();
         let mut state = self.state.write();
-        if state.destroyed {
+        if state.destroyed || self.is_closed.load(Ordering::Acquire) {
             return None;
         }
         // One that is being filled may be rewound: who fills it says how far.

@@ -36,7 +36,11 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use arrow::datatypes::SchemaRef;
 use parking_lot::{Mutex, RwLock};
@@ -97,6 +101,8 @@ pub struct Collection {
     log: Mutex<DeltaLog>,
     /// Serialises folding. Taken before `log`.
     folding: Mutex<fold::FoldState>,
+    /// Nothing is folded any more.
+    is_closed: AtomicBool,
     meta: Mutex<MetaFile>,
     memory: MemoryHandle,
     clock: Clock,

@@ -1,6 +1,9 @@
 //! Opening a collection: base, then the delta log behind it.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -76,6 +79,7 @@ impl Collection {
             state: RwLock::new(state),
             log: Mutex::new(log),
             folding: Mutex::new(FoldState::default()),
+            is_closed: AtomicBool::new(false),
             meta: Mutex::new(meta),
             clock,
             upper: watch::Sender::new(upper),

@@ -252,6 +252,17 @@ fn what_a_crash_left_of_a_dropped_collection_goes_at_the_next_start() {
 }
 
 #[test]
+fn a_closed_collection_is_read_and_sealed_but_not_folded() {
+    let (place, collection) = filled(CollectionKey::WholeRow);
+    let before = contents(&collection, Epoch(2));
+    let since = collection.since();
+    collection.close();
+    place.pass_time();
+    collection.fold_now().unwrap();
+    assert_eq!((collection.since(), contents(&collection, Epoch(2))), (since, before));
+}
+
+#[test]
 fn a_fold_that_is_no_longer_wanted_changes_nothing() {
     let (_place, collection) = filled(unique());
     let Base::Keyed(base) = &collection.base else { panic!("it has a key") };
