@@ -1,5 +1,7 @@
 //! From objects of the catalog to what runs in the engine, at creation and after a restart.
 
+mod exactness;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use arrow::datatypes::SchemaRef;
@@ -16,7 +18,6 @@ use millpond_engine::{
     },
     sink::{SinkConnector, SinkOptions, SinkSpec, open_sink},
     source::{self, SourceOptions, SourceSpec},
-    task::subtask::SubtaskId,
 };
 use millpond_planner::{
     catalog::{
@@ -30,6 +31,7 @@ use millpond_planner::{
 use millpond_storage::collection::{CollectionKey, CollectionSpec};
 use parking_lot::RwLock;
 
+pub(crate) use self::exactness::{check_exactness, fail_subtask, recovery_of};
 use crate::{
     binding,
     error::{Result, SqlError},
@@ -383,53 +385,6 @@ pub(crate) fn resume(state: &ServerState, id: u64, skip: bool) -> Result<()> {
     state.engine.unpark(id);
     state.jobs.broken.write().remove(&id);
     Ok(())
-}
-
-/// What a job does when a subtask of it fails.
-pub(crate) fn recovery_of(object: &Object) -> Recovery {
-    let options = match &object.body {
-        ObjectBody::MaterializedView(view) => &view.options,
-        ObjectBody::Sink(sink) => &sink.options,
-        _ => return Recovery::default(),
-    };
-    options.get(RECOVERY).and_then(|name| recovery(name).ok()).unwrap_or_default()
-}
-
-/// Checks that what a view or sink reads as exact is exact, and that nobody who reads the view as exact is misled.
-///
-/// # Errors
-/// 55000 that names the other one.
-pub(crate) fn check_exactness(catalog: &Catalog, object: &Object) -> Result<()> {
-    let is_approximate = |object: &Object| recovery_of(object) == Recovery::Approximate;
-    if is_approximate(object) {
-        let reads = |reader: &Object| inputs_of(catalog, reader).iter().any(|input| input.id == object.id);
-        let has_job = |object: &Object| matches!(object.body, ObjectBody::MaterializedView(_) | ObjectBody::Sink(_));
-        let reader = catalog.objects().find(|reader| has_job(reader) && !is_approximate(reader) && reads(reader));
-        return reader.map_or(Ok(()), |reader| {
-            Err(SqlError::new("55000", format!("\"{}\" reads \"{}\" as exact", reader.name, object.name))
-                .with_hint(format!("Set recovery = 'approximate' for \"{}\" first.", reader.name)))
-        });
-    }
-    let input = inputs_of(catalog, object).into_iter().find(|input| is_approximate(input));
-    input.map_or(Ok(()), |input| {
-        Err(SqlError::new("55000", format!("\"{}\" may lack rows after a failure: its recovery is approximate", input.name))
-            .with_hint("What reads it must agree to that WITH (recovery = 'approximate')."))
-    })
-}
-
-/// Lets one subtask of a running job fail as by a panic, so that it can be seen what follows.
-///
-/// # Errors
-/// 55000 if the job does not run; 22023 if it has no such subtask.
-pub(crate) fn fail_subtask(state: &ServerState, id: u64, fragment: i64, subtask: i64) -> Result<()> {
-    let Some(job) = state.engine.job(id) else { return Err(SqlError::new("55000", "the job does not run")) };
-    let widths = job.subtasks();
-    let width = usize::try_from(fragment).ok().and_then(|fragment| widths.get(fragment).copied()).unwrap_or(0);
-    match (usize::try_from(fragment), usize::try_from(subtask)) {
-        (Ok(fragment), Ok(index)) if index < width => Ok(job.fail(SubtaskId { fragment, index })?),
-        _ => Err(SqlError::new("22023", format!("the job of \"{}\" has no subtask {subtask} of fragment {fragment}", job.name))
-            .with_hint("millpond.checkpoint_subtasks lists them.")),
-    }
 }
 
 /// Checks the options of the job of an object that is to be created.
