@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::record_batch::RecordBatch;
+use arrow::{
+    array::{Array, AsArray},
+    datatypes::DataType,
+    record_batch::RecordBatch,
+};
 
 mod text;
 
@@ -81,6 +85,11 @@ impl Chunk {
         self.batch.num_rows()
     }
 
+    /// Bytes that the columns of its rows take, estimated; what a slice shares with others is not counted.
+    pub fn bytes(&self) -> usize {
+        self.batch.columns().iter().map(|column| column_bytes(column.as_ref())).sum()
+    }
+
     /// The same changes over other columns. `batch` must have as many rows.
     pub fn with_batch(&self, batch: RecordBatch) -> Self {
         assert_eq!(batch.num_rows(), self.num_rows(), "a chunk keeps its number of rows");
@@ -91,5 +100,13 @@ impl Chunk {
     pub fn slice(&self, offset: usize, length: usize) -> Self {
         let ops = self.ops.as_ref().map(|ops| ops[offset..offset + length].into());
         Self { batch: self.batch.slice(offset, length), ops }
+    }
+}
+
+fn column_bytes(column: &dyn Array) -> usize {
+    match column.data_type() {
+        DataType::Utf8View => column.len() * 16 + column.as_string_view().total_buffer_bytes_used(),
+        DataType::BinaryView => column.len() * 16 + column.as_binary_view().total_buffer_bytes_used(),
+        _ => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
     }
 }

@@ -302,9 +302,9 @@ impl Engine {
         }
         let jobs = self.jobs_under(&readables);
         if freshness == Freshness::Strict
-            && let Some(failed) = jobs.iter().find(|job| job.state() == JobState::Failed)
+            && let Some(failure) = failure_of(&jobs)
         {
-            return Err(failed.failed());
+            return Err(failure);
         }
         let read = self.shared.coordinator.read_epoch(&readables, freshness, timeout);
         if jobs.is_empty() {
@@ -320,7 +320,7 @@ impl Engine {
     /// What is to be said of relations that were read although a job under them has failed: they show what it had then.
     pub fn failure_under(&self, relations: &[u64]) -> Option<EngineError> {
         let readables: Vec<_> = relations.iter().filter_map(|id| self.shared.readable(*id)).collect();
-        self.jobs_under(&readables).into_iter().find(|job| job.state() == JobState::Failed).map(|job| job.failed())
+        failure_of(&self.jobs_under(&readables))
     }
 
     /// The jobs that relations rest on, their own included.
@@ -447,6 +447,11 @@ impl Drop for Engine {
 /// Counts the starts on a directory.
 fn term_file(data_dir: &Path) -> PathBuf {
     data_dir.join("term")
+}
+
+/// What is wrong with the first of some jobs that has failed.
+fn failure_of(jobs: &[Arc<JobHandle>]) -> Option<EngineError> {
+    jobs.iter().find(|job| job.state() == JobState::Failed).map(|job| job.failed())
 }
 
 fn not_ready(job: &JobHandle) -> EngineError {

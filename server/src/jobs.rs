@@ -191,12 +191,8 @@ fn is_blackhole(sink: &Sink) -> bool {
 
 /// Starts a job that was planned.
 pub(crate) fn start(state: &ServerState, object: &Object, plan: StreamPlan) -> Result<Arc<JobHandle>> {
-    let (kind, options) = match &object.body {
-        ObjectBody::MaterializedView(view) => (JobKind::View, &view.options),
-        ObjectBody::Sink(sink) => (JobKind::Sink, &sink.options),
-        _ => return Err(SqlError::internal("only views and sinks have jobs")),
-    };
-    let options = job_options(state, options)?;
+    let kind = if matches!(object.body, ObjectBody::Sink(_)) { JobKind::Sink } else { JobKind::View };
+    let options = job_options(state, options_of(object).ok_or_else(has_no_job)?)?;
     let sink = match &object.body {
         ObjectBody::Sink(sink) if !is_blackhole(sink) => Some(sink_factory(&object.name, sink, &plan)?),
         _ => None,
@@ -331,6 +327,19 @@ fn known_options(is_view: bool) -> impl Iterator<Item = &'static str> {
     JOB_OPTIONS.into_iter().chain(is_view.then_some(READABLE))
 }
 
+/// The options of a view or sink, among which are those of its job; other objects have none.
+fn options_of(object: &Object) -> Option<&BTreeMap<String, String>> {
+    match &object.body {
+        ObjectBody::MaterializedView(view) => Some(&view.options),
+        ObjectBody::Sink(sink) => Some(&sink.options),
+        _ => None,
+    }
+}
+
+fn has_no_job() -> SqlError {
+    SqlError::internal("only views and sinks have jobs")
+}
+
 /// A job keeps what the session that creates it has set for it, unless its own options say something else.
 pub(crate) fn keep_session_options(session: &Session, object: &mut Object) {
     let options = match &mut object.body {
@@ -358,12 +367,9 @@ pub(crate) fn changed_options(state: &ServerState, object: &Object, names: &[Str
         return Err(SqlError::new("22023", format!("unrecognized parameter \"{unknown}\""))
             .with_hint(format!("What can be changed while the job exists: {}.", known.join(", "))));
     }
-    let names = names.iter().map(String::as_str);
-    match &object.body {
-        ObjectBody::MaterializedView(view) => check_units(&view.options, names).and_then(|()| job_options(state, &view.options)),
-        ObjectBody::Sink(sink) => check_units(&sink.options, names).and_then(|()| job_options(state, &sink.options)),
-        _ => Err(SqlError::internal("only views and sinks have jobs")),
-    }
+    let options = options_of(object).ok_or_else(has_no_job)?;
+    check_units(options, names.iter().map(String::as_str))?;
+    job_options(state, options)
 }
 
 /// Lets the job of a view or sink go on that has failed, or that could not be started with the server.

@@ -143,14 +143,10 @@ fn row_count(message: &Message) -> usize {
     }
 }
 
-/// Bytes of a message's rows. What a slice shares with others is not counted.
+/// Bytes of a message's rows.
 fn byte_count(message: &Message) -> usize {
     match message {
-        Message::Chunk(chunk) => {
-            let columns = chunk.batch().columns().iter();
-            // What cannot be told of a column is none.
-            columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum()
-        }
+        Message::Chunk(chunk) => chunk.bytes(),
         Message::Watermark(_) | Message::Barrier(_) => 0,
     }
 }

@@ -11,10 +11,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use arrow::{
-    array::{Array, AsArray},
-    datatypes::DataType,
-};
 use millpond_storage::{epoch::Epoch, memory::MemoryHandle, signed_batch::SignedBatch};
 
 use super::inputs::Inputs;
@@ -130,24 +126,19 @@ fn received_bytes(received: &Received) -> usize {
         }
 }
 
-/// Bytes that the rows of a chunk take, estimated.
+/// Bytes that a chunk takes with its change kinds, estimated.
 pub(super) fn chunk_bytes(chunk: &Chunk) -> usize {
-    chunk.num_rows() + chunk.batch().columns().iter().map(|column| column_bytes(column.as_ref())).sum::<usize>()
-}
-
-fn column_bytes(column: &dyn Array) -> usize {
-    match column.data_type() {
-        DataType::Utf8View => column.len() * 16 + column.as_string_view().total_buffer_bytes_used(),
-        DataType::BinaryView => column.len() * 16 + column.as_binary_view().total_buffer_bytes_used(),
-        _ => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
-    }
+    chunk.num_rows() + chunk.bytes()
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use arrow::{array::Int64Array, record_batch::RecordBatch};
+    use arrow::{
+        array::{Array, Int64Array},
+        record_batch::RecordBatch,
+    };
     use millpond_storage::memory::MemoryBudget;
 
     use super::*;

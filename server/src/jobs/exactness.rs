@@ -4,9 +4,9 @@ use millpond_engine::{
     job::spec::{Recovery, recovery},
     task::subtask::SubtaskId,
 };
-use millpond_planner::catalog::{Catalog, Object, ObjectBody};
+use millpond_planner::catalog::{Catalog, Object};
 
-use super::{RECOVERY, inputs_of};
+use super::{RECOVERY, inputs_of, options_of};
 use crate::{
     error::{Result, SqlError},
     state::ServerState,
@@ -14,12 +14,7 @@ use crate::{
 
 /// What a job does when a subtask of it fails.
 pub(crate) fn recovery_of(object: &Object) -> Recovery {
-    let options = match &object.body {
-        ObjectBody::MaterializedView(view) => &view.options,
-        ObjectBody::Sink(sink) => &sink.options,
-        _ => return Recovery::default(),
-    };
-    options.get(RECOVERY).and_then(|name| recovery(name).ok()).unwrap_or_default()
+    options_of(object).and_then(|options| recovery(options.get(RECOVERY)?).ok()).unwrap_or_default()
 }
 
 /// Checks that what a view or sink reads as exact is exact, and that nobody who reads the view as exact is misled.
@@ -30,8 +25,7 @@ pub(crate) fn check_exactness(catalog: &Catalog, object: &Object) -> Result<()> 
     let is_approximate = |object: &Object| recovery_of(object) == Recovery::Approximate;
     if is_approximate(object) {
         let reads = |reader: &Object| inputs_of(catalog, reader).iter().any(|input| input.id == object.id);
-        let has_job = |object: &Object| matches!(object.body, ObjectBody::MaterializedView(_) | ObjectBody::Sink(_));
-        let reader = catalog.objects().find(|reader| has_job(reader) && !is_approximate(reader) && reads(reader));
+        let reader = catalog.objects().find(|reader| options_of(reader).is_some() && !is_approximate(reader) && reads(reader));
         return reader.map_or(Ok(()), |reader| {
             Err(SqlError::new("55000", format!("\"{}\" reads \"{}\" as exact", reader.name, object.name))
                 .with_hint(format!("Set recovery = 'approximate' for \"{}\" first.", reader.name)))

@@ -222,17 +222,21 @@ impl Checkpointer {
             None => ImageSources::default(),
         };
         let clock = Clock::system();
-        let scratch = store.scratch("restored")?;
-        // Boxed: the compiler cannot see that a closure over borrowed items makes a future that is Send.
-        let loads: Vec<_> =
-            manifest.log.iter().enumerate().map(|(index, log)| self.load_part(log, scratch.join(format!("log-{index}"))).boxed()).collect();
-        let parts: Vec<StoredPart> = futures::stream::iter(loads).buffered(PARALLEL_DOWNLOADS).try_collect().await?;
+        let parts = self.load_log(&manifest.log, &store.scratch("restored")?).await?;
         let state = RestoredState::new(manifest.epoch, parts, (manifest.log_bytes(), clock.monotonic()), sources);
         self.progress.lock().await.restored = Some(state.clone());
         Ok(state)
     }
 
-    pub(super) async fn load_part(&self, log: &LogObject, path: std::path::PathBuf) -> Result<StoredPart> {
+    /// Brings the parts of a log into files in `scratch`.
+    pub(super) async fn load_log(&self, log: &[LogObject], scratch: &Path) -> Result<Vec<StoredPart>> {
+        // Boxed: the compiler cannot see that a closure over borrowed items makes a future that is Send.
+        let loads: Vec<_> =
+            log.iter().enumerate().map(|(index, part)| self.load_part(part, scratch.join(format!("log-{index}"))).boxed()).collect();
+        futures::stream::iter(loads).buffered(PARALLEL_DOWNLOADS).try_collect().await
+    }
+
+    async fn load_part(&self, log: &LogObject, path: std::path::PathBuf) -> Result<StoredPart> {
         let name = self.object(&log.object.name);
         let bytes = self.objects.get_known(&name, log.object.known).await?;
         let full_name = self.objects.full_name(&name);

@@ -14,18 +14,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures::{FutureExt, StreamExt, TryStreamExt};
-
 use super::local::ImageSources;
 use super::{Checkpointer, RestoredState};
 use crate::env::Clock;
 use crate::epoch::Epoch;
 use crate::error::Result;
 use crate::object::blocking;
-use crate::state_changelog::StoredPart;
 use crate::state_table::JobStore;
-
-const PARALLEL_DOWNLOADS: usize = 4;
 
 static REWINDS: AtomicU64 = AtomicU64::new(0);
 
@@ -70,10 +65,7 @@ impl Checkpointer {
         }
         let clock = Clock::system();
         let scratch = store.scratch(&format!("rewound-{}", REWINDS.fetch_add(1, Ordering::Relaxed)))?;
-        // Boxed: the compiler cannot see that a closure over borrowed items makes a future that is Send.
-        let loads: Vec<_> =
-            manifest.log.iter().enumerate().map(|(index, log)| self.load_part(log, scratch.join(format!("log-{index}"))).boxed()).collect();
-        let parts: Vec<StoredPart> = futures::stream::iter(loads).buffered(PARALLEL_DOWNLOADS).try_collect().await?;
+        let parts = self.load_log(&manifest.log, &scratch).await?;
         let fetched = (manifest.log_bytes(), clock.monotonic());
         let parts = parts.into_iter().filter(|part| part.overlaps(&key_groups)).collect();
         Ok(Some((manifest.epoch, RestoredState::new(manifest.epoch, parts, fetched, sources))))

@@ -4,7 +4,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 use super::{
@@ -24,8 +24,9 @@ impl Collection {
     /// Removes all of it. Readers that are not done get an error, or rows that were read before. Waits for a fold that is under way; should a crash
     /// come before the end, [`remove_dropped`] does the rest.
     pub fn destroy(self: Arc<Self>) -> Result<()> {
-        // A fold sees it and ends.
         self.state.write().destroyed = true;
+        // A fold sees it and ends.
+        self.is_closed.store(true, Ordering::Release);
         let dropped = mark_dropped(&self.directory)?;
         let _folding = self.folding.lock();
         let _log = self.log.lock();

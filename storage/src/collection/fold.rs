@@ -67,7 +67,7 @@ impl Collection {
             let first_ordinal = deltas[0].links.first_ordinal;
             let stored = deltas.iter().map(|delta| delta.load(&self.layout)).collect::<Result<Vec<Arc<StoredDelta>>>>()?;
             // Who drops or closes the collection waits for this to end.
-            let is_wanted = || !self.is_closed.load(Ordering::Acquire) && !self.state.read().destroyed;
+            let is_wanted = || !self.is_closed.load(Ordering::Acquire);
             let is_folded = match &self.base {
                 Base::Keyed(base) => base.fold(stored, meta, &is_wanted)?,
                 Base::Append(base) => base.fold(&stored, first_ordinal).map(|()| true)?,
@@ -90,7 +90,7 @@ impl Collection {
     fn take_foldable(&self, eagerness: Eagerness, upto: &mut Option<Epoch>) -> Option<(Vec<Retained>, BaseMeta)> {
         let now = self.now();
         let mut state = self.state.write();
-        if state.destroyed || self.is_closed.load(Ordering::Acquire) {
+        if self.is_closed.load(Ordering::Acquire) {
             return None;
         }
         // One that is being filled may be rewound: who fills it says how far.

@@ -101,7 +101,7 @@ pub struct Collection {
     log: Mutex<DeltaLog>,
     /// Serialises folding. Taken before `log`.
     folding: Mutex<fold::FoldState>,
-    /// Nothing is folded any more.
+    /// Nothing is folded any more: it is dropped, or its engine stops.
     is_closed: AtomicBool,
     meta: Mutex<MetaFile>,
     memory: MemoryHandle,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::ops::{Bound, ControlFlow, Range};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -42,7 +42,6 @@ pub struct JobStore {
     positions: Mutex<BTreeMap<u32, u64>>,
     writers: AtomicU32,
     image_wanted: AtomicU64,
-    image_urgent: AtomicBool,
     /// The newest request that must not take long.
     hastened: AtomicU64,
 }
@@ -77,7 +76,6 @@ impl JobStore {
             positions: Mutex::default(),
             writers: AtomicU32::new(0),
             image_wanted: AtomicU64::new(0),
-            image_urgent: AtomicBool::new(false),
             hastened: AtomicU64::new(0),
         };
         store.scratch("log")?;
@@ -171,26 +169,25 @@ impl JobStore {
 
     /// Asks the tasks to bring everything into the store. Returns the number of the request.
     pub(crate) fn want_image(&self) -> u64 {
-        self.image_urgent.store(false, Ordering::Relaxed);
         self.image_wanted.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Asks the tasks to bring everything into the store as fast as they can while they go on, so that they will have little to hand over. Returns
     /// the number of the request; the [report](crate::checkpoint::CheckpointReport::swept) of a checkpoint says when all have answered it.
     pub fn hasten_sweep(&self) -> u64 {
-        let request = self.image_wanted.fetch_add(1, Ordering::Relaxed) + 1;
-        self.hastened.store(request, Ordering::Relaxed);
+        let request = self.want_image();
+        self.hastened.fetch_max(request, Ordering::Relaxed);
         request
     }
 
     /// Somebody waits for the image that is asked for.
     pub(crate) fn hurry_image(&self) {
-        self.image_urgent.store(true, Ordering::Relaxed);
+        self.hastened.fetch_max(self.image_wanted(), Ordering::Relaxed);
     }
 
     /// Whether somebody waits for what `request` asked for.
     pub(crate) fn is_image_urgent(&self, request: u64) -> bool {
-        self.image_urgent.load(Ordering::Relaxed) || request <= self.hastened.load(Ordering::Relaxed)
+        request <= self.hastened.load(Ordering::Relaxed)
     }
 
     /// Number of the newest request for an image, 0 before the first.
