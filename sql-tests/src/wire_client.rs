@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
@@ -217,15 +218,24 @@ impl WireClient {
 
     /// Cancels what this session runs, over a connection of its own.
     pub fn cancel(&self) -> std::io::Result<()> {
-        let mut socket = TcpStream::connect(self.address)?;
-        let mut packet = 16_u32.to_be_bytes().to_vec();
-        packet.extend_from_slice(&80_877_102_u32.to_be_bytes());
-        packet.extend_from_slice(&self.process_id.to_be_bytes());
-        packet.extend_from_slice(&self.secret.to_be_bytes());
-        socket.write_all(&packet)?;
-        // The server closes when it has done it.
-        let _ = socket.read(&mut [0]);
-        Ok(())
+        cancel(self.address, self.process_id, self.secret)
+    }
+
+    /// Cancels what was sent, again and again until it has ended: the request may come before the statement has begun. Answers how it ended.
+    pub fn cancel_until_ready(&mut self) -> Result<Answer, ClientError> {
+        let (address, process_id, secret) = (self.address, self.process_id, self.secret);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    cancel(address, process_id, secret).expect("a cancel request is sent");
+                    std::thread::yield_now();
+                }
+            });
+            let ended = self.until_ready();
+            done.store(true, Ordering::Relaxed);
+            ended
+        })
     }
 
     /// Says good-bye.
@@ -260,4 +270,17 @@ impl WireClient {
         }
         Ok(())
     }
+}
+
+/// Asks a server to cancel what one of its sessions runs.
+fn cancel(address: SocketAddr, process_id: i32, secret: i32) -> std::io::Result<()> {
+    let mut socket = TcpStream::connect(address)?;
+    let mut packet = 16_u32.to_be_bytes().to_vec();
+    packet.extend_from_slice(&80_877_102_u32.to_be_bytes());
+    packet.extend_from_slice(&process_id.to_be_bytes());
+    packet.extend_from_slice(&secret.to_be_bytes());
+    socket.write_all(&packet)?;
+    // The server closes when it has done it.
+    let _ = socket.read(&mut [0]);
+    Ok(())
 }

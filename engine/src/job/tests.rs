@@ -119,26 +119,28 @@ async fn bare_engine(dir: &Path, log: LogOptions) -> Arc<Engine> {
     engine
 }
 
-fn start(engine: &Engine, dir: &Path, parallelism: usize) -> Arc<super::status::JobHandle> {
-    let collection = CollectionSpec {
-        id: VIEW,
-        schema: schema(&["k", "n", "m"]),
-        key: CollectionKey::Columns(vec![0]),
-        directory: dir.join("ignored"),
-        durable_deltas: true,
-    };
-    let options = JobOptions {
-        recovery_target: DEFAULT_RECOVERY_TARGET,
-        readable: ReadableWhen::AtOnce,
+/// The contents of a view with these columns.
+fn view(dir: &Path, columns: &[&str], key: CollectionKey) -> CollectionSpec {
+    CollectionSpec { id: VIEW, schema: schema(columns), key, directory: dir.join("ignored"), durable_deltas: true }
+}
+
+/// Settings of a job with frequent checkpoints.
+fn options(parallelism: usize) -> JobOptions {
+    JobOptions {
         parallelism,
         checkpoint_interval: Duration::from_millis(200),
         aligned_checkpoint_timeout: Duration::from_secs(1),
         buffer_debloat_target: Duration::from_secs(1),
+        recovery_target: DEFAULT_RECOVERY_TARGET,
+        readable: ReadableWhen::AtOnce,
         state_backend: StateBackend::RocksDb,
         recovery: Recovery::ExactlyOnce,
-    };
-    let spec =
-        JobSpec { id: VIEW, name: "v".into(), kind: JobKind::View, graph: grouped(), collection: Some(collection), sink: None, options };
+    }
+}
+
+fn start(engine: &Engine, dir: &Path, parallelism: usize) -> Arc<super::status::JobHandle> {
+    let (collection, options) = (Some(view(dir, &["k", "n", "m"], CollectionKey::Columns(vec![0]))), options(parallelism));
+    let spec = JobSpec { id: VIEW, name: "v".into(), kind: JobKind::View, graph: grouped(), collection, sink: None, options };
     let handle = engine.start_job(spec).expect("starts");
     engine.start_maintenance();
     handle

@@ -1,9 +1,6 @@
 //! Jobs that fail for good, jobs that are stuck, and what goes on beside them.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use millpond_sql_tests::{Message, TestServer, WireClient, query};
 
@@ -129,22 +126,8 @@ fn promptly(client: &mut WireClient, sql: &str) -> Vec<String> {
 /// Runs a statement in a session of its own and cancels it; answers how it ended.
 fn cancelled(server: &TestServer, sql: &str) -> String {
     let mut session = server.connect();
-    let mut canceller = WireClient::open(server.address()).expect("a socket");
-    (canceller.process_id, canceller.secret) = (session.process_id, session.secret);
     session.send(&query(sql)).expect("sent");
-    let done = AtomicBool::new(false);
-    std::thread::scope(|threads| {
-        // The request may come before the statement has begun; it is repeated until it has met it.
-        threads.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                canceller.cancel().expect("sent");
-                std::thread::yield_now();
-            }
-        });
-        let ended = session.until_ready();
-        done.store(true, Ordering::Relaxed);
-        ended.expect_err("cancelled").sqlstate().to_owned()
-    })
+    session.cancel_until_ready().expect_err("cancelled").sqlstate().to_owned()
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Statements that are long or deep to plan: they end when their time is up or their client cancels, hold nobody else up, and have bounds.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use millpond_sql_tests::{TestServer, WireClient, parse, query};
 
 use crate::wire::sqlstate;
@@ -71,22 +69,7 @@ fn a_cancel_ends_planning_and_others_go_on_meanwhile() {
     sessions.iter_mut().for_each(|session| session.send(&query(&statement)).expect("sent"));
     assert_eq!(client.rows("VALUES (1)").expect("a session of its own"), ["1"]);
     for session in &mut sessions {
-        let done = AtomicBool::new(false);
-        let mut canceller = WireClient::open(server.address()).expect("a socket");
-        (canceller.process_id, canceller.secret) = (session.process_id, session.secret);
-        let ended = std::thread::scope(|threads| {
-            // The request may come before the statement has begun; it is repeated until it has met it.
-            threads.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    canceller.cancel().expect("sent");
-                    std::thread::yield_now();
-                }
-            });
-            let ended = session.until_ready();
-            done.store(true, Ordering::Relaxed);
-            ended
-        });
-        assert_eq!(ended.expect_err("cancelled").sqlstate(), "57014");
+        assert_eq!(session.cancel_until_ready().expect_err("cancelled").sqlstate(), "57014");
     }
     assert_eq!(client.rows("SELECT count(*) FROM t").expect("rows"), ["1000"]);
 }

@@ -29,37 +29,22 @@ fn slow() -> DataflowGraph {
     }
 }
 
-fn options(target: Duration) -> JobOptions {
-    JobOptions {
-        parallelism: 2,
-        checkpoint_interval: Duration::from_secs(3600),
-        aligned_checkpoint_timeout: Duration::from_secs(3600),
-        recovery_target: crate::job::spec::DEFAULT_RECOVERY_TARGET,
-        readable: Default::default(),
-        buffer_debloat_target: target,
-        state_backend: StateBackend::RocksDb,
-        recovery: Recovery::ExactlyOnce,
-    }
+fn with_target(target: Duration) -> JobOptions {
+    let checkpoint = Duration::from_secs(3600);
+    JobOptions { checkpoint_interval: checkpoint, aligned_checkpoint_timeout: checkpoint, buffer_debloat_target: target, ..options(2) }
 }
 
 /// A job that is readable and has then been given all rows at once, in epochs up to the one answered.
 async fn flooded(dir: &Path, target: Duration) -> (Arc<Engine>, Arc<JobHandle>, Epoch) {
     let engine = open(dir).await;
-    let collection = CollectionSpec {
-        id: VIEW,
-        schema: schema(&["k", "v", "w"]),
-        key: CollectionKey::WholeRow,
-        directory: dir.join("ignored"),
-        durable_deltas: true,
-    };
     let spec = JobSpec {
         id: VIEW,
         name: "v".into(),
         kind: JobKind::View,
         graph: slow(),
-        collection: Some(collection),
+        collection: Some(view(dir, &["k", "v", "w"], CollectionKey::WholeRow)),
         sink: None,
-        options: options(target),
+        options: with_target(target),
     };
     let job = engine.start_job(spec).expect("starts");
     job.wait_ready().await.expect("ready");
@@ -100,7 +85,7 @@ async fn an_exchange_holds_what_a_slow_consumer_takes_within_the_target() {
     let edge = before_slow(&job).remove(0);
     assert!(edge.channel.rows_per_second.is_some_and(|rate| (100.0..=1100.0).contains(&rate)) && edge.target == TARGET, "{edge:?}");
     // Another target takes effect while the job runs.
-    job.reconfigure(options(Duration::ZERO));
+    job.reconfigure(with_target(Duration::ZERO));
     while before_slow(&job).iter().any(|edge| edge.channel.bounds.is_debloated()) {
         insert(&engine, &(0..200).map(|key| (key, 0)).collect::<Vec<_>>()).await;
         read(&engine).await;

@@ -136,24 +136,13 @@ impl Bench {
         engine.coordinator().request_extra_epoch();
         engine.coordinator().tick().await.expect("a tick");
         let fuses = std::array::from_fn(|_| Arc::new(AtomicI64::new(CALM)));
-        let collection = CollectionSpec {
-            id: VIEW,
-            schema: schema(&["k", "n", "m"]),
-            key: CollectionKey::Columns(vec![0]),
-            directory: dir.join("ignored"),
-            durable_deltas: true,
-        };
         let options = JobOptions {
-            parallelism,
             checkpoint_interval: Duration::from_millis(150),
             aligned_checkpoint_timeout: timeout,
-            buffer_debloat_target: Duration::from_secs(1),
-            recovery_target: DEFAULT_RECOVERY_TARGET,
-            readable: ReadableWhen::AtOnce,
-            state_backend: StateBackend::RocksDb,
             recovery,
+            ..options(parallelism)
         };
-        let (graph, collection) = (fused(&fuses), Some(collection));
+        let (graph, collection) = (fused(&fuses), Some(view(dir, &["k", "n", "m"], CollectionKey::Columns(vec![0]))));
         let spec = JobSpec { id: VIEW, name: "v".into(), kind: JobKind::View, graph, collection, sink: None, options };
         let job = engine.start_job(spec).expect("starts");
         engine.start_maintenance();

@@ -217,27 +217,16 @@ impl Bench {
         let starting = engine.starting();
         let start = |id: u64, graph: DataflowGraph, collection: Option<CollectionSpec>| {
             let options = JobOptions {
-                recovery_target: DEFAULT_RECOVERY_TARGET,
-                readable: ReadableWhen::AtOnce,
-                parallelism,
                 checkpoint_interval: Duration::from_secs(3600),
                 aligned_checkpoint_timeout: timeout,
                 buffer_debloat_target: Duration::ZERO,
-                state_backend: StateBackend::RocksDb,
-                recovery: Recovery::ExactlyOnce,
+                ..options(parallelism)
             };
             let spec = JobSpec { id, name: format!("job {id}"), kind: JobKind::View, graph, collection, sink: None, options };
             engine.start_job(spec).expect("starts")
         };
         start(READER, reader(), None);
-        let collection = CollectionSpec {
-            id: VIEW,
-            schema: schema(&["k", "v", "w"]),
-            key: CollectionKey::WholeRow,
-            directory: dir.join("ignored"),
-            durable_deltas: true,
-        };
-        let view = start(VIEW, slow_join(), Some(collection));
+        let view = start(VIEW, slow_join(), Some(view(dir, &["k", "v", "w"], CollectionKey::WholeRow)));
         drop(starting);
         engine.start_maintenance();
         Self { engine, source, view }
