@@ -48,11 +48,13 @@ impl Interrupt {
         options.extensions.insert(self.clone());
     }
 
+    /// The one that watches rules under these options.
+    pub(crate) fn of(options: &ConfigOptions) -> Self {
+        options.extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+
     fn check_in(options: &ConfigOptions) -> DataFusionResult<()> {
-        match options.extensions.get::<Self>() {
-            Some(interrupt) => interrupt.check().map_err(DataFusionError::from),
-            None => Ok(()),
-        }
+        Ok(Self::of(options).check()?)
     }
 }
 

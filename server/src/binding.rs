@@ -32,17 +32,10 @@ use crate::{
     system_tables::registry::SystemRelations,
 };
 
-/// Parsing and binding of a shorter statement are over soon enough to keep a thread that serves connections.
-const SHORT_STATEMENT_BYTES: usize = 4 << 10;
-
-/// Whether a text may take long to parse and bind.
-pub(crate) fn is_long(text: &str) -> bool {
-    text.len() > SHORT_STATEMENT_BYTES
-}
-
-/// Does a part of planning. What may take long leaves the thread's other connections to another thread.
-pub(crate) fn planning<T>(long: bool, work: impl FnOnce() -> T) -> T {
-    if long { tokio::task::block_in_place(work) } else { work() }
+/// Parses, binds or optimizes. However short a text is, nothing tells beforehand how long its planning takes, and a thread that is busy does not
+/// look after connections: so they all are left to another thread meanwhile.
+pub(crate) fn planning<T>(work: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(work)
 }
 
 /// System relations and settings by name, for the planner.
@@ -124,7 +117,7 @@ pub(crate) fn bind(
     cancel: &Cancel,
 ) -> Result<Bound> {
     let names = SessionNames::of(session, cancel);
-    Ok(planning(is_long(&parsed.text), || names.with(catalog, parameters, |context| bind::bind(parsed, context)))?)
+    Ok(planning(|| names.with(catalog, parameters, |context| bind::bind(parsed, context)))?)
 }
 
 /// Calls `bind` for something that is stored, outside of any session.

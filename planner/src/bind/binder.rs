@@ -33,6 +33,8 @@ pub struct Binder<'a> {
     depth: RefCell<usize>,
     /// Queries and relations of the plan so far, each as often as the plan has it.
     relations: Cell<usize>,
+    /// Parts of expressions that the plan has once more than they are written.
+    pub(super) repeated: Cell<usize>,
     /// Types of the columns that the next query's rows are stored in.
     pub(super) targets: RefCell<Option<Vec<SqlType>>>,
 }
@@ -62,6 +64,7 @@ impl<'a> Binder<'a> {
             references: RefCell::default(),
             depth: RefCell::default(),
             relations: Cell::default(),
+            repeated: Cell::default(),
             targets: RefCell::default(),
         }
     }

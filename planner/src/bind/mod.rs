@@ -28,6 +28,7 @@ mod ordering;
 mod output_name;
 mod query;
 mod reference;
+mod repeat;
 mod scope;
 mod select;
 mod select_list;

@@ -25,14 +25,15 @@ pub(super) fn case(branches: Vec<(Expr, Expr)>, otherwise: Option<Expr>) -> Expr
     Expr::Case(Case::new(None, branches, otherwise.map(Box::new)))
 }
 
-fn coalesce(_: &Binder<'_>, mut values: Vec<Typed>) -> Result<Typed> {
+fn coalesce(binder: &Binder<'_>, mut values: Vec<Typed>) -> Result<Typed> {
     let last = values.pop().ok_or_else(|| PlanError::internal("coalesce without arguments"))?;
     if values.is_empty() {
         return Ok(last);
     }
     let sql_type = last.sql_type.clone();
     let modifier = if values.iter().all(|value| value.modifier == last.modifier) { last.modifier } else { crate::types::modifier::NONE };
-    let branches = values.into_iter().map(|value| (value.expr.clone().is_not_null(), value.expr)).collect();
+    let branch = |value: Typed| Ok((binder.repeat(&value)?.expr.is_not_null(), value.expr));
+    let branches = values.into_iter().map(branch).collect::<Result<_>>()?;
     Ok(Typed::new(case(branches, Some(last.expr)), sql_type).with_modifier(modifier))
 }
 
@@ -43,7 +44,7 @@ fn nullif(binder: &Binder<'_>, values: Vec<Typed>) -> Result<Typed> {
         Some(sql_type) => binder.implicit(left, &sql_type)?,
         None => left,
     };
-    let equal = binder.call("=", vec![left.clone(), right], Span::empty())?;
+    let equal = binder.call("=", vec![binder.repeat(&left)?, right], Span::empty())?;
     let null = Typed::null(left.sql_type.clone());
     Ok(Typed::new(case(vec![(equal.expr, null.expr)], Some(left.expr)), left.sql_type))
 }
@@ -60,17 +61,23 @@ fn compared_as(left: &SqlType, right: &SqlType) -> Option<SqlType> {
     }
 }
 
-/// The largest or smallest of the values that are not NULL.
-fn extreme(binder: &Binder<'_>, symbol: &str, values: Vec<Typed>) -> Result<Typed> {
-    let mut values = values.into_iter();
-    let first = values.next().ok_or_else(|| PlanError::internal("greatest without arguments"))?;
-    values.try_fold(first, |best, next| {
-        let better = binder.call(symbol, vec![next.clone(), best.clone()], Span::empty())?;
-        let takes = better.expr.or(best.expr.clone().is_null());
-        // A NULL among the later values is passed over.
-        let takes = next.expr.clone().is_not_null().and(takes);
-        Ok(Typed::new(case(vec![(takes, next.expr)], Some(best.expr)), best.sql_type))
-    })
+/// The largest or smallest of the values that are not NULL: that of the first half or that of the second, as each is repeated.
+fn extreme(binder: &Binder<'_>, symbol: &str, mut values: Vec<Typed>) -> Result<Typed> {
+    let second = values.split_off(values.len().div_ceil(2));
+    let first = match values.len() {
+        0 => return Err(PlanError::internal("greatest without arguments")),
+        1 => values.swap_remove(0),
+        _ => extreme(binder, symbol, values)?,
+    };
+    if second.is_empty() {
+        return Ok(first);
+    }
+    let second = extreme(binder, symbol, second)?;
+    let better = binder.call(symbol, vec![binder.repeat(&second)?, binder.repeat(&first)?], Span::empty())?;
+    let takes = better.expr.or(binder.repeat(&first)?.expr.is_null());
+    // A NULL among the later values is passed over.
+    let takes = binder.repeat(&second)?.expr.is_not_null().and(takes);
+    Ok(Typed::new(case(vec![(takes, second.expr)], Some(first.expr)), first.sql_type))
 }
 
 fn count_nulls(binder: &Binder<'_>, values: Vec<Typed>, nulls: bool) -> Result<Typed> {

@@ -114,7 +114,7 @@ impl QueryPlanner for PlannerWithExtensions {
 pub(crate) fn analyze(plan: LogicalPlan, interrupt: &Interrupt) -> Result<LogicalPlan> {
     static OPTIONS: LazyLock<ConfigOptions> = LazyLock::new(|| session_config().options().as_ref().clone());
     interrupt.check()?;
-    let plan = unnest(plan)?;
+    let plan = unnest(plan, interrupt)?;
     interrupt.check()?;
     Ok(Analyzer::new().execute_and_check(plan, &OPTIONS, |_, _| {})?)
 }

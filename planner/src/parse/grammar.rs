@@ -2,12 +2,12 @@
 
 use sqlparser::{
     ast::{self, Expr, Ident, ObjectName, Query, SetExpr},
-    dialect::PostgreSqlDialect,
     parser::{Parser, ParserError},
     tokenizer::{Token, TokenWithSpan},
 };
 
 use super::{
+    dialect::MillpondDialect,
     limits::MAX_RECURSION,
     script::Script,
     statement::{CreateTableAs, ParsedStatement, QueryText, Statement, WithCommon},
@@ -16,7 +16,7 @@ use super::{
 use crate::error::{PlanError, Result};
 
 /// The dialect of what `sqlparser` reads.
-static DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
+static DIALECT: MillpondDialect = MillpondDialect;
 
 /// The tokens of one statement, read from left to right.
 pub(super) struct Grammar<'a> {

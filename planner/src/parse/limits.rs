@@ -15,6 +15,8 @@ pub const MAX_NESTING: usize = 200;
 const MAX_CHAIN: usize = 4_000;
 /// Most joins and set operations of one list, which are as deep a plan.
 const MAX_RELATION_CHAIN: usize = 400;
+/// Deepest nesting of queries in two parentheses. The parser reads such a one twice in FROM, as `((SELECT ..) AS a)` begins like `((SELECT ..))`.
+const MAX_DOUBLE_PARENTHESES: usize = 12;
 /// What the parser's own counter allows: a level of nesting takes several of its steps.
 pub(super) const MAX_RECURSION: usize = MAX_NESTING * 6;
 /// Nesting that an ordinary thread's stack bears.
@@ -47,17 +49,20 @@ fn too_deep(token: &TokenWithSpan) -> PlanError {
 struct Level {
     chain: usize,
     relations: usize,
+    /// Queries in two parentheses round about.
+    doubled: usize,
 }
 
 /// Refuses tokens that would make too deep a tree; gives the depth that is there.
 pub(super) fn check_nesting(tokens: &[TokenWithSpan]) -> Result<usize> {
     let mut levels = vec![Level::default()];
     let mut deepest = 0;
-    for token in tokens {
+    for (index, token) in tokens.iter().enumerate() {
+        let doubled = levels.last().map_or(0, |level| level.doubled) + usize::from(begins_in_two_parentheses(&tokens[index..]));
         let level = levels.last_mut().expect("the outermost level is never closed");
         match &token.token {
-            Token::LParen | Token::LBracket | Token::LBrace => levels.push(Level::default()),
-            Token::Word(word) if word.keyword == Keyword::CASE => levels.push(Level::default()),
+            Token::LParen | Token::LBracket | Token::LBrace => levels.push(Level { doubled, ..Level::default() }),
+            Token::Word(word) if word.keyword == Keyword::CASE => levels.push(Level { doubled, ..Level::default() }),
             Token::RParen | Token::RBracket | Token::RBrace => close(&mut levels),
             Token::Word(word) if word.keyword == Keyword::END => close(&mut levels),
             Token::Comma => level.chain = 0,
@@ -75,12 +80,24 @@ pub(super) fn check_nesting(tokens: &[TokenWithSpan]) -> Result<usize> {
             _ => level.chain += 1,
         }
         let level = levels.last().expect("the outermost level is never closed");
-        if levels.len() > MAX_NESTING || level.chain > MAX_CHAIN || level.relations > MAX_RELATION_CHAIN {
+        if levels.len() > MAX_NESTING
+            || level.doubled > MAX_DOUBLE_PARENTHESES
+            || level.chain > MAX_CHAIN
+            || level.relations > MAX_RELATION_CHAIN
+        {
             return Err(too_deep(token));
         }
         deepest = deepest.max(levels.len() + level.chain / 8 + level.relations / 4);
     }
     Ok(deepest)
+}
+
+/// Whether tokens are two parentheses and a query.
+fn begins_in_two_parentheses(tokens: &[TokenWithSpan]) -> bool {
+    let mut rest = tokens.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_)));
+    let opened = rest.by_ref().take(2).filter(|token| **token == Token::LParen).count();
+    let query = |word: &Keyword| matches!(word, Keyword::SELECT | Keyword::WITH | Keyword::VALUES | Keyword::TABLE);
+    opened == 2 && matches!(rest.next(), Some(Token::Word(word)) if query(&word.keyword))
 }
 
 /// Closes a level; what stands unbalanced is left to the grammar.

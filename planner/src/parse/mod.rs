@@ -10,6 +10,7 @@ mod copy;
 mod create;
 mod create_relation;
 mod cursor;
+mod dialect;
 mod grammar;
 mod limits;
 mod maintenance;
@@ -23,8 +24,9 @@ mod window_syntax;
 
 use std::sync::Arc;
 
-use sqlparser::{dialect::PostgreSqlDialect, tokenizer::Token, tokenizer::Tokenizer};
+use sqlparser::tokenizer::{Token, Tokenizer};
 
+use dialect::MillpondDialect;
 pub use limits::{MAX_NESTING, MAX_STATEMENT_BYTES, with_deep_stack};
 pub use statement::{ParsedStatement, Statement};
 
@@ -43,8 +45,7 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>> {
 
 fn parse_script(sql: &str) -> Result<Vec<ParsedStatement>> {
     let script = Script::new(sql);
-    let tokens =
-        Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().map_err(|error| syntax::of_tokenizer(&error, &script))?;
+    let tokens = Tokenizer::new(&MillpondDialect, sql).tokenize_with_location().map_err(|error| syntax::of_tokenizer(&error, &script))?;
     let tokens: Vec<_> = tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF)).collect();
     let depth = limits::check_nesting(&tokens)?;
     let shared: Arc<str> = Arc::from(sql);
@@ -79,8 +80,7 @@ pub fn parse_query(sql: &str) -> Result<sqlparser::ast::Query> {
 pub fn parse_expression(sql: &str) -> Result<sqlparser::ast::Expr> {
     limits::check_size(sql)?;
     let script = Script::new(sql);
-    let tokens =
-        Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().map_err(|error| syntax::of_tokenizer(&error, &script))?;
+    let tokens = Tokenizer::new(&MillpondDialect, sql).tokenize_with_location().map_err(|error| syntax::of_tokenizer(&error, &script))?;
     let tokens: Vec<_> = tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF)).collect();
     limits::check_nesting(&tokens)?;
     with_deep_stack(|| Grammar::new(&tokens, &script).read_whole_expression())

@@ -36,6 +36,56 @@ fn syntax_errors_have_postgres_words_and_places() {
     assert!(parse("SELECT 'abc").unwrap_err().message.starts_with("unterminated quoted string"));
 }
 
+/// A parser that tries each level in two ways would not end here.
+#[test]
+fn deep_statements_are_read_once() {
+    let nested = |open: &str, within: &str, close: &str| format!("{}{within}{}", open.repeat(45), close.repeat(45));
+    for (open, close) in [
+        ("abs(", ")"),
+        ("coalesce(x, ", ", 1)"),
+        ("position('a' in ", ")"),
+        ("substring(", " from 1 for 2)"),
+        ("trim(both 'x' from ", ")"),
+        ("overlay(", " placing 'a' from 1)"),
+        ("extract(year from ", ")"),
+        ("cast(", " as int)"),
+        ("x in (", ")"),
+        ("x in ((", "))"),
+        ("x = any (", ")"),
+        ("array[", "]"),
+        ("row(", ", 1)"),
+        ("((", "))"),
+        ("(1 + (", "))"),
+        ("(x, (", "))"),
+        ("exists (select ", ")"),
+        ("(select ", ")"),
+        ("count(distinct ", ")"),
+        ("case ", " when 1 then 2 end"),
+        ("case when ", " then 2 end"),
+        ("sum(", ") over (order by 1)"),
+        ("not ", ""),
+        ("- ", ""),
+        ("x[", "]"),
+        ("interval ", ""),
+    ] {
+        // Those that are no SQL are refused as soon.
+        let _ = parse(&format!("SELECT {}", nested(open, "1", close)));
+    }
+    for (open, within, close) in [
+        ("(", "t", ")"),
+        ("(", "SELECT 1", ")"),
+        ("(SELECT * FROM ", "t", ") AS a"),
+        ("((SELECT * FROM ", "t", ") AS a)"),
+        ("(", "t JOIN u ON true", " JOIN v ON true)"),
+        ("lateral (SELECT * FROM ", "t", ") AS a"),
+    ] {
+        let _ = parse(&format!("SELECT * FROM {}", nested(open, within, close)));
+    }
+    let _ = parse(&nested("(", "SELECT 1", ") UNION SELECT 2"));
+    let _ = parse(&nested("WITH a AS (", "SELECT 1", ") SELECT 2"));
+    parse("SELECT * FROM ((SELECT 1) UNION ((SELECT 2))) AS a").unwrap();
+}
+
 #[test]
 fn deep_and_long_statements_are_refused_without_overflow() {
     let nested = |depth: usize| format!("SELECT {}1{}", "(".repeat(depth), ")".repeat(depth));

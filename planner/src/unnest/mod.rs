@@ -36,16 +36,20 @@ use self::{
     expression::named_as,
     push::{Pushed, push},
 };
+use crate::{
+    error::{PlanError, sqlstate},
+    interrupt::Interrupt,
+};
 
 /// Unnests every subquery of a plan that DataFusion cannot make a join of.
 ///
 /// # Errors
 /// XX000 if a plan cannot be built.
-pub(crate) fn unnest(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub(crate) fn unnest(plan: LogicalPlan, interrupt: &Interrupt) -> Result<LogicalPlan> {
     // Below a rewritten node are the subquery's own subqueries.
-    let numbers = Numbers { next: Cell::new(0), limits: false };
+    let unnesting = Unnesting::new(0, false, interrupt.clone());
     let plan = own_names::with_own_names(plan)?;
-    Ok(plan.transform_down_with_subqueries(|plan| node(plan, &numbers))?.data)
+    Ok(plan.transform_down_with_subqueries(|plan| node(plan, &unnesting))?.data)
 }
 
 /// The same for what a batch query has left of them: a view maintains a limit for each value of a column, for which batch has no operator.
@@ -57,12 +61,12 @@ impl OptimizerRule for UnnestLimits {
         "unnest_limits"
     }
 
-    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         if !has_correlation(&plan) {
             return Ok(Transformed::no(plan));
         }
-        let numbers = Numbers { next: Cell::new(FIRST_OF_BATCH), limits: true };
-        plan.transform_down_with_subqueries(|plan| node(plan, &numbers))
+        let unnesting = Unnesting::new(FIRST_OF_BATCH, true, Interrupt::of(&config.options()));
+        plan.transform_down_with_subqueries(|plan| node(plan, &unnesting))
     }
 }
 
@@ -77,50 +81,82 @@ fn has_correlation(plan: &LogicalPlan) -> bool {
     matches!(found, Ok(TreeNodeRecursion::Stop))
 }
 
-/// Numbers that make names unique in a plan, and which subqueries are unnested.
-struct Numbers {
+/// What all subqueries that are unnested in a plan share.
+struct Unnesting {
+    /// Makes names unique.
     next: Cell<usize>,
-    /// Also those with a limit for each value of a column.
+    /// Whether those with a limit for each value of a column are unnested, too.
     limits: bool,
+    interrupt: Interrupt,
+    /// Operators of domains so far.
+    operators: Cell<usize>,
 }
 
-impl Numbers {
+/// Most operators of domains. Each subquery repeats the plan of its outer rows, with all that is unnested in that.
+const MAX_OPERATORS: usize = 20_000;
+
+impl Unnesting {
+    fn new(first: usize, limits: bool, interrupt: Interrupt) -> Self {
+        Self { next: Cell::new(first), limits, interrupt, operators: Cell::new(0) }
+    }
+
     fn next(&self) -> usize {
         self.next.replace(self.next.get() + 1)
+    }
+
+    /// Notes that the plan gets a copy of `domain`.
+    ///
+    /// # Errors
+    /// 54001 if these are too many; what the statement is interrupted with.
+    fn add(&self, domain: &LogicalPlan) -> Result<()> {
+        self.interrupt.check()?;
+        let mut operators = self.operators.get();
+        domain.apply_with_subqueries(|_| {
+            operators += 1;
+            Ok(if operators > MAX_OPERATORS { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        self.operators.set(operators);
+        if operators <= MAX_OPERATORS {
+            return Ok(());
+        }
+        let error = PlanError::new(sqlstate::STATEMENT_TOO_COMPLEX, "statement is too complex")
+            .with_detail(format!("Its correlated subqueries would add more than {MAX_OPERATORS} operators to its plan."))
+            .with_hint("Write some of the subqueries as joins.");
+        Err(error.into())
     }
 }
 
 /// A node whose expressions hold subqueries, or a lateral join.
-fn node(plan: LogicalPlan, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
+fn node(plan: LogicalPlan, unnesting: &Unnesting) -> Result<Transformed<LogicalPlan>> {
     match plan {
-        LogicalPlan::Filter(filter) if shape::is_general(&filter.predicate, numbers.limits) => filtered(filter, numbers),
-        LogicalPlan::Projection(projection) if projection.expr.iter().any(|expr| shape::is_general(expr, numbers.limits)) => {
-            let Some((input, expressions)) = valued(projection.expr.clone(), &projection.input, numbers)? else {
+        LogicalPlan::Filter(filter) if shape::is_general(&filter.predicate, unnesting.limits) => filtered(filter, unnesting),
+        LogicalPlan::Projection(projection) if projection.expr.iter().any(|expr| shape::is_general(expr, unnesting.limits)) => {
+            let Some((input, expressions)) = valued(projection.expr.clone(), &projection.input, unnesting)? else {
                 return Ok(Transformed::no(LogicalPlan::Projection(projection)));
             };
             Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(expressions, Arc::new(input))?)))
         }
         LogicalPlan::Aggregate(aggregate)
-            if aggregate.aggr_expr.iter().chain(&aggregate.group_expr).any(|expr| shape::is_general(expr, numbers.limits)) =>
+            if aggregate.aggr_expr.iter().chain(&aggregate.group_expr).any(|expr| shape::is_general(expr, unnesting.limits)) =>
         {
-            aggregated(aggregate, numbers)
+            aggregated(aggregate, unnesting)
         }
-        LogicalPlan::Sort(sort) if sort.expr.iter().any(|sort| shape::is_general(&sort.expr, numbers.limits)) => sorted(sort, numbers),
-        LogicalPlan::Join(join) => lateral(join, numbers),
+        LogicalPlan::Sort(sort) if sort.expr.iter().any(|sort| shape::is_general(&sort.expr, unnesting.limits)) => sorted(sort, unnesting),
+        LogicalPlan::Join(join) => lateral(join, unnesting),
         other => Ok(Transformed::no(other)),
     }
 }
 
 /// The conjuncts that are EXISTS or IN become semi and anti joins, the values of the others columns.
-fn filtered(filter: Filter, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
+fn filtered(filter: Filter, unnesting: &Unnesting) -> Result<Transformed<LogicalPlan>> {
     let columns = filter.input.schema().columns();
     let mut input = filter.input.as_ref().clone();
     let mut rest = Vec::new();
     let mut changed = false;
     for conjunct in split_conjunction_owned(filter.predicate.clone()) {
         let (subquery, negated) = match &conjunct {
-            Expr::Exists(Exists { subquery, negated }) if shape::is_general(&conjunct, numbers.limits) => (subquery.clone(), *negated),
-            Expr::InSubquery(InSubquery { expr, subquery, negated: false }) if shape::is_general(&conjunct, numbers.limits) => {
+            Expr::Exists(Exists { subquery, negated }) if shape::is_general(&conjunct, unnesting.limits) => (subquery.clone(), *negated),
+            Expr::InSubquery(InSubquery { expr, subquery, negated: false }) if shape::is_general(&conjunct, unnesting.limits) => {
                 (shape::with_equality(expr, subquery, input.schema())?, false)
             }
             _ => {
@@ -129,7 +165,7 @@ fn filtered(filter: Filter, numbers: &Numbers) -> Result<Transformed<LogicalPlan
             }
         };
         let kind = if negated { JoinType::LeftAnti } else { JoinType::LeftSemi };
-        match with_rows(&input, &subquery, kind, numbers)? {
+        match with_rows(&input, &subquery, kind, unnesting)? {
             Some(joined) => {
                 input = joined;
                 changed = true;
@@ -137,7 +173,7 @@ fn filtered(filter: Filter, numbers: &Numbers) -> Result<Transformed<LogicalPlan
             None => rest.push(conjunct),
         }
     }
-    if let Some((joined, values)) = valued(rest.clone(), &input, numbers)? {
+    if let Some((joined, values)) = valued(rest.clone(), &input, unnesting)? {
         (input, rest) = (joined, values.into_iter().map(Expr::unalias).collect());
         changed = true;
     }
@@ -152,20 +188,20 @@ fn filtered(filter: Filter, numbers: &Numbers) -> Result<Transformed<LogicalPlan
     Ok(Transformed::yes(plan))
 }
 
-fn aggregated(aggregate: Aggregate, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
+fn aggregated(aggregate: Aggregate, unnesting: &Unnesting) -> Result<Transformed<LogicalPlan>> {
     let count = aggregate.group_expr.len();
     let all: Vec<Expr> = aggregate.group_expr.iter().chain(&aggregate.aggr_expr).cloned().collect();
-    let Some((input, mut groups)) = valued(all, &aggregate.input, numbers)? else {
+    let Some((input, mut groups)) = valued(all, &aggregate.input, unnesting)? else {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     };
     let calls = groups.split_off(count);
     Ok(Transformed::yes(LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), groups, calls)?)))
 }
 
-fn sorted(sort: Sort, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
+fn sorted(sort: Sort, unnesting: &Unnesting) -> Result<Transformed<LogicalPlan>> {
     let columns = sort.input.schema().columns();
     let keys = sort.expr.iter().map(|sort| sort.expr.clone()).collect();
-    let Some((input, keys)) = valued(keys, &sort.input, numbers)? else {
+    let Some((input, keys)) = valued(keys, &sort.input, unnesting)? else {
         return Ok(Transformed::no(LogicalPlan::Sort(sort)));
     };
     let order = sort.expr.iter().zip(keys).map(|(sort, key)| sort.with_expr(key.unalias())).collect();
@@ -174,30 +210,34 @@ fn sorted(sort: Sort, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(plan))
 }
 
-/// Expressions in which columns stand for their subqueries, under their old names, and the input that has those columns. `None` if nothing
-/// could be done.
-fn valued(expressions: Vec<Expr>, input: &LogicalPlan, numbers: &Numbers) -> Result<Option<(LogicalPlan, Vec<Expr>)>> {
-    let mut input = input.clone();
-    let mut changed = false;
+/// Expressions in which columns stand for their subqueries, under their old names, and the rows with those columns. `None` if nothing
+/// could be done. A subquery that is written twice (as COALESCE does) is computed once.
+fn valued(expressions: Vec<Expr>, rows: &LogicalPlan, unnesting: &Unnesting) -> Result<Option<(LogicalPlan, Vec<Expr>)>> {
+    let mut input = rows.clone();
+    let mut known: Vec<(Expr, Expr)> = Vec::new();
     let mut results = Vec::with_capacity(expressions.len());
     for expression in expressions {
         let name = expression.qualified_name();
         let replaced = expression.transform_up(|inner| {
-            if !shape::is_general_subquery(&inner, numbers.limits) {
+            if !shape::is_general_subquery(&inner, unnesting.limits) {
                 return Ok(Transformed::no(inner));
             }
+            if let Some((_, value)) = known.iter().find(|(subquery, _)| *subquery == inner) {
+                return Ok(Transformed::yes(value.clone()));
+            }
+            let outer = Outer { rows: &input, before: rows };
             let found = match &inner {
-                Expr::ScalarSubquery(subquery) => with_value(&input, subquery, numbers)?,
-                Expr::Exists(Exists { subquery, negated }) => with_mark(&input, subquery, *negated, numbers)?,
+                Expr::ScalarSubquery(subquery) => with_value(&outer, subquery, unnesting)?,
+                Expr::Exists(Exists { subquery, negated }) => with_mark(&outer, subquery, *negated, unnesting)?,
                 Expr::InSubquery(InSubquery { expr, subquery, negated: false }) => {
-                    with_mark(&input, &shape::with_equality(expr, subquery, input.schema())?, false, numbers)?
+                    with_mark(&outer, &shape::with_equality(expr, subquery, input.schema())?, false, unnesting)?
                 }
                 _ => None,
             };
             Ok(match found {
                 Some((joined, value)) => {
                     input = joined;
-                    changed = true;
+                    known.push((inner, value.clone()));
                     Transformed::yes(value)
                 }
                 None => Transformed::no(inner),
@@ -205,7 +245,24 @@ fn valued(expressions: Vec<Expr>, input: &LogicalPlan, numbers: &Numbers) -> Res
         })?;
         results.push(if replaced.transformed { named_as(replaced.data, name) } else { replaced.data });
     }
-    Ok(changed.then_some((input, results)))
+    Ok((!known.is_empty()).then_some((input, results)))
+}
+
+/// The rows round about a subquery.
+struct Outer<'p> {
+    rows: &'p LogicalPlan,
+    /// The same before they got the values of other subqueries beside it.
+    before: &'p LogicalPlan,
+}
+
+impl Outer<'_> {
+    /// The subquery for all of the rows. Its domain is of the rows as they were before, if it mentions nothing that came since: otherwise the plan would
+    /// double with each subquery.
+    fn whole(&self, subquery: &Subquery, unnesting: &Unnesting) -> Result<Option<Whole>> {
+        let columns = outer_columns(self.rows, subquery)?;
+        let before = outer_columns(self.before, subquery)?.len() == columns.len();
+        whole(if before { self.before } else { self.rows }, subquery, unnesting)
+    }
 }
 
 /// The outer columns that a subquery mentions and the outer plan has.
@@ -235,15 +292,15 @@ struct Whole {
     outer: Vec<Column>,
 }
 
-fn whole(outer: &LogicalPlan, subquery: &Subquery, numbers: &Numbers) -> Result<Option<Whole>> {
+fn whole(outer: &LogicalPlan, subquery: &Subquery, unnesting: &Unnesting) -> Result<Option<Whole>> {
     let columns = outer_columns(outer, subquery)?;
     if columns.is_empty() {
         return Ok(None);
     }
-    let domain = Domain::new(outer, columns.clone(), numbers)?;
+    let domain = Domain::new(outer, columns.clone(), unnesting)?;
     let width = subquery.subquery.schema().fields().len();
     let Some(Pushed { plan, keys }) = push(&subquery.subquery, &domain)? else { return Ok(None) };
-    let number = numbers.next();
+    let number = unnesting.next();
     let (mut outputs, mut values, mut new_keys) = (Vec::new(), Vec::new(), Vec::new());
     for (index, column) in plan.schema().columns().into_iter().take(width).enumerate() {
         let name = format!("__value_{number}_{index}");
@@ -278,33 +335,33 @@ fn same_key(left: Expr, right: Expr) -> Expr {
 }
 
 /// The outer rows for which the subquery has a row, or has none.
-fn with_rows(outer: &LogicalPlan, subquery: &Subquery, kind: JoinType, numbers: &Numbers) -> Result<Option<LogicalPlan>> {
+fn with_rows(outer: &LogicalPlan, subquery: &Subquery, kind: JoinType, unnesting: &Unnesting) -> Result<Option<LogicalPlan>> {
     // Whether there is a row does not depend on their order and number.
     let plan = shape::without_limit(&subquery.subquery);
     let subquery = Subquery { subquery: Arc::new(plan), ..subquery.clone() };
-    let Some(whole) = whole(outer, &subquery, numbers)? else { return Ok(None) };
+    let Some(whole) = whole(outer, &subquery, unnesting)? else { return Ok(None) };
     joined(outer, &whole.plan, (whole.outer, whole.keys), kind, None).map(Some)
 }
 
 /// The outer rows with the subquery's value, NULL where it has no row.
-fn with_value(outer: &LogicalPlan, subquery: &Subquery, numbers: &Numbers) -> Result<Option<(LogicalPlan, Expr)>> {
-    let Some(whole) = whole(outer, subquery, numbers)? else { return Ok(None) };
+fn with_value(outer: &Outer<'_>, subquery: &Subquery, unnesting: &Unnesting) -> Result<Option<(LogicalPlan, Expr)>> {
+    let Some(whole) = outer.whole(subquery, unnesting)? else { return Ok(None) };
     let value = Expr::Column(whole.values[0].clone());
-    let plan = joined(outer, &whole.plan, (whole.outer, whole.keys), JoinType::Left, None)?;
+    let plan = joined(outer.rows, &whole.plan, (whole.outer, whole.keys), JoinType::Left, None)?;
     Ok(Some((plan, value)))
 }
 
 /// The outer rows with whether the subquery has a row.
-fn with_mark(outer: &LogicalPlan, subquery: &Subquery, negated: bool, numbers: &Numbers) -> Result<Option<(LogicalPlan, Expr)>> {
-    let Some(whole) = whole(outer, subquery, numbers)? else { return Ok(None) };
-    let mark = format!("__mark_{}", numbers.next());
+fn with_mark(outer: &Outer<'_>, subquery: &Subquery, negated: bool, unnesting: &Unnesting) -> Result<Option<(LogicalPlan, Expr)>> {
+    let Some(whole) = outer.whole(subquery, unnesting)? else { return Ok(None) };
+    let mark = format!("__mark_{}", unnesting.next());
     let keys: Vec<Expr> = whole.keys.iter().cloned().map(Expr::Column).collect();
     let marked = LogicalPlanBuilder::from(whole.plan)
         .project(keys.clone())?
         .distinct()?
         .project(keys.into_iter().chain([lit(true).alias(&mark)]).collect::<Vec<_>>())?
         .build()?;
-    let plan = joined(outer, &marked, (whole.outer, whole.keys), JoinType::Left, None)?;
+    let plan = joined(outer.rows, &marked, (whole.outer, whole.keys), JoinType::Left, None)?;
     let mark = Expr::Column(Column::new_unqualified(mark));
     Ok(Some((plan, if negated { mark.is_null() } else { mark.is_not_null() })))
 }
@@ -319,14 +376,14 @@ fn lateral_side(side: &LogicalPlan) -> Option<&Subquery> {
 }
 
 /// A join whose right side mentions columns of the left one.
-fn lateral(join: Join, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
+fn lateral(join: Join, unnesting: &Unnesting) -> Result<Transformed<LogicalPlan>> {
     let unchanged = |join: Join| Ok(Transformed::no(LogicalPlan::Join(join)));
     if !matches!(join.join_type, JoinType::Inner | JoinType::Left) || !join.on.is_empty() {
         return unchanged(join);
     }
     let nested;
     let subquery = match lateral_side(&join.right) {
-        Some(subquery) if shape::is_general_lateral(subquery, join.join_type, numbers.limits) => subquery,
+        Some(subquery) if shape::is_general_lateral(subquery, join.join_type, unnesting.limits) => subquery,
         Some(_) => return unchanged(join),
         // A lateral subquery deeper in the right side may mention the left one, too.
         None if shape::is_correlated(&join.right) => {
@@ -336,7 +393,7 @@ fn lateral(join: Join, numbers: &Numbers) -> Result<Transformed<LogicalPlan>> {
         None => return unchanged(join),
     };
     let columns = join.right.schema().columns();
-    let Some(whole) = whole(&join.left, subquery, numbers)? else { return unchanged(join) };
+    let Some(whole) = whole(&join.left, subquery, unnesting)? else { return unchanged(join) };
     // The columns get back the names that the join's condition and everything above it know.
     let values = whole.values.iter().zip(&columns);
     let values = values.map(|(value, column)| named_as(Expr::Column(value.clone()), (column.relation.clone(), column.name.clone())));

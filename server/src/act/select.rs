@@ -4,6 +4,7 @@ use std::{any::Any, sync::Arc};
 
 use arrow::{array::RecordBatch, datatypes::DataType};
 use datafusion::{
+    common::tree_node::{TreeNode, TreeNodeRecursion},
     logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, expr::Cast},
     scalar::ScalarValue,
 };
@@ -25,10 +26,7 @@ use crate::{
     answer::{Answer, BatchStream, Column, RowsTag},
     binding::planning,
     error::{Result, SqlError},
-    query::{
-        run::{self, Run},
-        size::{count_expressions, is_large},
-    },
+    query::run::{self, Run},
     relation::{
         contents::found_rows,
         left_out::LeftOutOfAll,
@@ -66,8 +64,7 @@ pub(crate) async fn prepare(
     given: Vec<(u64, Arc<dyn crate::relation::contents::Contents>)>,
     cancel: Cancel,
 ) -> Result<Run> {
-    let large = is_large(&plan);
-    let plan = planning(large, || Ok::<_, SqlError>(clock::resolve(with_parameters(plan, values)?, session.times())?))?;
+    let plan = planning(|| Ok::<_, SqlError>(clock::resolve(with_parameters(plan, values)?, session.times())?))?;
     cancel.check()?;
     let catalog = session.catalog();
     let mut read = relations(&plan)?;
@@ -85,7 +82,7 @@ pub(crate) async fn prepare(
         let relation = relation.ok_or_else(|| crate::error::SqlError::internal("a system relation has gone"))?;
         system::table(relation.read(&SystemContext { catalog: &catalog, server, session: &view, relations: &server.system })?)
     };
-    let plan = planning(large, || resolve(plan, &opened.tables, &system_table))?;
+    let plan = planning(|| resolve(plan, &opened.tables, &system_table))?;
     cancel.check()?;
     let left_out = LeftOutOfAll::new(opened.left_out, session.notices());
     let keep = Vec::<Arc<dyn Any + Send + Sync>>::new();
@@ -141,6 +138,16 @@ pub(crate) fn lookup(session: &Session, catalog: &Catalog, query: &BoundQuery, i
 
 /// Expressions of a plan that is optimized only to see whether it is a lookup.
 const MAX_LOOKUP_EXPRESSIONS: usize = 256;
+
+/// Adds the expressions of one node, and stops where there are more than `most`.
+fn count_expressions(node: &LogicalPlan, counted: &mut usize, most: usize) -> datafusion::common::Result<TreeNodeRecursion> {
+    node.apply_expressions(|expression| {
+        expression.apply(|_| {
+            *counted += 1;
+            Ok(if *counted > most { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })
+}
 
 /// Whether an analyzed plan could become a lookup: one relation, and little to it.
 fn may_be_lookup(plan: &LogicalPlan) -> bool {

@@ -17,8 +17,7 @@ use millpond_planner::{
 
 use tokio::runtime::Handle;
 
-use super::size;
-use crate::{batch::BatchRuntime, error::Result, relation::contents::BATCH_ROWS};
+use crate::{batch::BatchRuntime, binding::planning, error::Result, relation::contents::BATCH_ROWS};
 
 /// Queries over fewer rows than this run on one thread.
 const SMALL_ROWS: u64 = 50_000;
@@ -58,20 +57,18 @@ impl QueryEngine {
         if spills {
             options.optimizer.prefer_hash_join = false;
         }
-        let large = size::is_large(plan);
         let work = async {
             let plan = with_exchanges(state.create_physical_plan(&with_tables(plan.clone())?).await?)?;
             Ok(Query { plan, context: state.task_ctx() })
         };
-        // What takes long leaves the thread's other queries to another thread.
-        if large { tokio::task::block_in_place(|| Handle::current().block_on(work)) } else { work.await }
+        planning(|| Handle::current().block_on(work))
     }
 
     /// Optimizes a plan without planning how to run it.
     pub(crate) fn optimize(&self, plan: &LogicalPlan, interrupt: &Interrupt) -> Result<LogicalPlan> {
         let mut state = self.small.clone();
         interrupt.watch(state.config_mut().options_mut());
-        Ok(state.optimize(&with_tables(plan.clone())?)?)
+        planning(|| Ok(state.optimize(&with_tables(plan.clone())?)?))
     }
 }
 

@@ -2,4 +2,3 @@
 
 pub(crate) mod engine;
 pub(crate) mod run;
-pub(crate) mod size;

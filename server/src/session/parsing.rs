@@ -11,7 +11,7 @@ impl Session {
     /// The statements of a text.
     pub(super) fn parse(&mut self, sql: &str) -> Result<Vec<parse::ParsedStatement>> {
         let began = self.clock.monotonic();
-        let parsed = binding::planning(binding::is_long(sql), || parse::parse(sql));
+        let parsed = binding::planning(|| parse::parse(sql));
         self.parsing = self.clock.monotonic().saturating_sub(began);
         Ok(parsed?)
     }

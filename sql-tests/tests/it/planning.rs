@@ -95,3 +95,39 @@ fn a_plan_that_doubles_is_bounded() {
     assert_eq!(refused.expect("too large").sqlstate(), "54001");
     assert_eq!(client.rows("SELECT count(*) FROM w3").expect("rows"), ["8000"]);
 }
+
+#[test]
+fn psql_shows_privileges() {
+    let (_server, mut client) = server_with_numbers();
+    // As `\dp` asks: an array of a subquery, which holds another array of a subquery.
+    let policies = "SELECT p.name || CASE WHEN p.roles <> '{0}' THEN ' to ' || array_to_string(ARRAY(SELECT o.s FROM t o WHERE o.n = ANY (p.roles)), ', ')
+        ELSE '' END FROM policy p WHERE p.relation = t.n";
+    client.query("CREATE TABLE policy (relation bigint, name text, roles bigint[])").expect("a table");
+    client.query("INSERT INTO policy VALUES (7, 'few', '{1,2}')").expect("rows");
+    let statement = format!("SELECT array_to_string(ARRAY({policies}), '') AS p FROM t WHERE n = 7");
+    assert_eq!(client.rows(&statement).expect("rows"), ["few to 1, 2"]);
+}
+
+#[test]
+fn a_short_statement_that_takes_long_to_plan_holds_nobody_up() {
+    let (server, mut client) = server_with_numbers();
+    // 3,000 joins of a plan that is written in a few lines, more of them at once than the server has threads.
+    let statement = format!(
+        "WITH a AS (SELECT * FROM t NATURAL JOIN t b), {} SELECT count(*) FROM d5",
+        (0..=5)
+            .map(|level| {
+                let below = if level == 0 { "a".to_owned() } else { format!("d{}", level - 1) };
+                format!("d{level} AS (SELECT x.n, y.s FROM {below} x JOIN {below} y ON x.n = y.n JOIN {below} z ON z.n = y.n)")
+            })
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    assert!(statement.len() < 1_000, "{}", statement.len());
+    let mut sessions: Vec<WireClient> = (0..4).map(|_| server.connect()).collect();
+    sessions.iter_mut().for_each(|session| session.send(&query(&statement)).expect("sent"));
+    assert_eq!(client.rows("VALUES (1)").expect("an answer"), ["1"]);
+    assert_eq!(server.connect().rows("VALUES (1)").expect("a session of its own"), ["1"]);
+    for session in &mut sessions {
+        assert_eq!(session.cancel_until_ready().expect_err("cancelled").sqlstate(), "57014");
+    }
+}

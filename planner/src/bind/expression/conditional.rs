@@ -31,7 +31,7 @@ impl Binder<'_> {
         for branch in branches {
             let condition = self.expression(&branch.condition, scope, &place)?;
             conditions.push(match &operand {
-                Some(operand) => self.call_operator("=", vec![operand.clone(), condition], branch.condition.span())?.expr,
+                Some(operand) => self.call_operator("=", vec![self.repeat(operand)?, condition], branch.condition.span())?.expr,
                 None => self.condition(condition, "CASE/WHEN", branch.condition.span())?,
             });
             results.push(self.expression(&branch.result, scope, &place)?);
@@ -63,7 +63,7 @@ impl Binder<'_> {
         let value = self.expression(ast, scope, &place)?;
         let (low, high) = (self.expression(low, scope, &place)?, self.expression(high, scope, &place)?);
         let (first, second) = if negated { ("<", ">") } else { (">=", "<=") };
-        let first = self.call_operator(first, vec![value.clone(), low], ast.span())?.expr;
+        let first = self.call_operator(first, vec![self.repeat(&value)?, low], ast.span())?.expr;
         let second = self.call_operator(second, vec![value, high], ast.span())?.expr;
         Ok(Typed::boolean(if negated { first.or(second) } else { first.and(second) }))
     }

@@ -46,7 +46,7 @@ impl Binder<'_> {
         }
         let symbol = if negated { "<>" } else { "=" };
         let compared = items.into_iter().zip(list).map(|(item, ast)| {
-            let compared = self.call_operator(symbol, vec![value.clone(), item], ast.span())?;
+            let compared = self.call_operator(symbol, vec![self.repeat(&value)?, item], ast.span())?;
             Ok(compared.expr)
         });
         let operator = if negated { Operator::And } else { Operator::Or };
@@ -64,7 +64,8 @@ impl Binder<'_> {
                 return Err(PlanError::new(sqlstate::SYNTAX_ERROR, "unequal number of entries in row expressions").at(item.span()));
             }
             let items = items.iter().map(|item| self.expression(item, scope, place)).collect::<Result<Vec<_>>>()?;
-            compared.push(self.compare_typed_rows(values.clone(), "=", items, item.span())?.expr);
+            let values = values.iter().map(|value| self.repeat(value)).collect::<Result<_>>()?;
+            compared.push(self.compare_typed_rows(values, "=", items, item.span())?.expr);
         }
         let any = balanced(compared, Operator::Or);
         Ok(Typed::boolean(if negated { Expr::Not(Box::new(any)) } else { any }))

@@ -84,3 +84,27 @@ fn a_plan_has_a_bound_however_short_its_text() {
     let unused = (0..200).map(|number| format!(", u{number} AS (SELECT * FROM t)")).collect::<String>();
     bench.bind(&format!("WITH a AS (SELECT * FROM t){unused} SELECT * FROM a")).unwrap();
 }
+
+#[test]
+fn arguments_that_are_written_twice_are_planned_once_or_refused() {
+    let mut bench = Bench::new();
+    bench.run("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (a int, ids int[])");
+    // An array of a subquery is written twice: its value, and that it is none. Here a level is correlated with the one above it.
+    let mut arrays = "SELECT id FROM a x0 WHERE x0.id = ANY (y1.ids)".to_owned();
+    for level in 1..=5 {
+        let value = format!("SELECT array_length(ARRAY({arrays}), 1) FROM b y{level} WHERE y{level}.a = ");
+        arrays = if level == 5 { format!("{value} x.id") } else { format!("{value} ANY (y{}.ids)", level + 1) };
+    }
+    let BoundStatement::Query(query) = bench.bind(&format!("SELECT ARRAY({arrays}) FROM a x")).unwrap().statement else {
+        panic!("a query")
+    };
+    let text = query.plan.display_indent().to_string();
+    assert!(text.lines().count() < 500, "{}", text.lines().count());
+    let nested = |levels: usize| format!("SELECT {}id{} FROM a", "coalesce(".repeat(levels), ", 1)".repeat(levels));
+    bench.bind(&nested(10)).unwrap();
+    let error = bench.bind(&nested(60)).unwrap_err();
+    assert_eq!((error.sqlstate, error.message.as_str()), (sqlstate::STATEMENT_TOO_COMPLEX, "statement is too complex"));
+    let many = |name: &str| format!("SELECT {name}({}) FROM a", (0..16).map(|n| format!("id + {n}")).collect::<Vec<_>>().join(", "));
+    bench.bind(&many("greatest")).unwrap();
+    bench.bind(&many("least")).unwrap();
+}
