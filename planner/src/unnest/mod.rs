@@ -259,29 +259,16 @@ impl Outer<'_> {
     /// The subquery for all of the rows. Its domain is of the rows as they were before, if it mentions nothing that came since: otherwise the plan would
     /// double with each subquery.
     fn whole(&self, subquery: &Subquery, unnesting: &Unnesting) -> Result<Option<Whole>> {
-        let columns = outer_columns(self.rows, subquery)?;
-        let before = outer_columns(self.before, subquery)?.len() == columns.len();
+        let columns = outer_columns(self.rows, subquery);
+        let before = outer_columns(self.before, subquery).len() == columns.len();
         whole(if before { self.before } else { self.rows }, subquery, unnesting)
     }
 }
 
 /// The outer columns that a subquery mentions and the outer plan has.
-fn outer_columns(outer: &LogicalPlan, subquery: &Subquery) -> Result<Vec<Column>> {
-    let mut columns: Vec<Column> = Vec::new();
-    subquery.subquery.apply_with_subqueries(|plan| {
-        plan.apply_expressions(|expression| {
-            expression.apply(|inner| {
-                if let Expr::OuterReferenceColumn(_, column) = inner
-                    && outer.schema().has_column(column)
-                    && !columns.contains(column)
-                {
-                    columns.push(column.clone());
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-    })?;
-    Ok(columns)
+fn outer_columns(outer: &LogicalPlan, subquery: &Subquery) -> Vec<Column> {
+    let mentioned = shape::outer_columns(&subquery.subquery);
+    mentioned.into_iter().filter(|column| outer.schema().has_column(column)).collect()
 }
 
 /// A subquery for all rows of the outer plan: its own columns under new names, and the domain's.
@@ -293,7 +280,7 @@ struct Whole {
 }
 
 fn whole(outer: &LogicalPlan, subquery: &Subquery, unnesting: &Unnesting) -> Result<Option<Whole>> {
-    let columns = outer_columns(outer, subquery)?;
+    let columns = outer_columns(outer, subquery);
     if columns.is_empty() {
         return Ok(None);
     }

@@ -9,7 +9,7 @@ use datafusion::{
     },
     logical_expr::{
         BinaryExpr, Expr, Filter, Limit, LogicalPlan, Operator,
-        expr::{Exists, InSubquery},
+        expr::{Exists, InSubquery, SetComparison},
         logical_plan::Subquery,
         utils::split_conjunction,
     },
@@ -60,10 +60,43 @@ pub(super) fn without_limit(plan: &LogicalPlan) -> LogicalPlan {
 
 /// Whether a plan mentions columns of a query round about.
 pub(super) fn is_correlated(plan: &LogicalPlan) -> bool {
-    let found = plan.apply_with_subqueries(|node| {
-        Ok(if node.contains_outer_reference() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    !outer_columns(plan).is_empty()
+}
+
+/// The columns of a query round about that a plan mentions. Those that its own subqueries find within it are not among them.
+pub(super) fn outer_columns(plan: &LogicalPlan) -> Vec<Column> {
+    let mut found = Vec::new();
+    let mut add = |column: &Column| {
+        if !found.contains(column) {
+            found.push(column.clone());
+        }
+    };
+    let inputs = plan.inputs();
+    let is_own = |column: &Column, inputs: &[&LogicalPlan]| inputs.iter().any(|input| input.schema().has_column(column));
+    // Looking at expressions cannot fail.
+    let _ = plan.apply_expressions(|expression| {
+        expression.apply(|part| {
+            let subquery = match part {
+                Expr::OuterReferenceColumn(_, column) => {
+                    add(column);
+                    return Ok(TreeNodeRecursion::Continue);
+                }
+                Expr::ScalarSubquery(subquery)
+                | Expr::Exists(Exists { subquery, .. })
+                | Expr::InSubquery(InSubquery { subquery, .. })
+                | Expr::SetComparison(SetComparison { subquery, .. }) => subquery,
+                _ => return Ok(TreeNodeRecursion::Continue),
+            };
+            outer_columns(&subquery.subquery).iter().filter(|column| !is_own(column, &inputs)).for_each(&mut add);
+            Ok(TreeNodeRecursion::Continue)
+        })
     });
-    matches!(found, Ok(TreeNodeRecursion::Stop))
+    for (index, input) in inputs.iter().enumerate() {
+        // The right side of a lateral join mentions columns of the left one.
+        let beside = if matches!(plan, LogicalPlan::Join(_)) { &inputs[..index] } else { &[] };
+        outer_columns(input).iter().filter(|column| !is_own(column, beside)).for_each(&mut add);
+    }
+    found
 }
 
 /// Whether all correlation of a plan is equality of one of its columns with an outer one, in one filter below nothing but projections (and, if

@@ -107,4 +107,7 @@ fn arguments_that_are_written_twice_are_planned_once_or_refused() {
     let many = |name: &str| format!("SELECT {name}({}) FROM a", (0..16).map(|n| format!("id + {n}")).collect::<Vec<_>>().join(", "));
     bench.bind(&many("greatest")).unwrap();
     bench.bind(&many("least")).unwrap();
+    // What a subquery finds in the rows round about is not mentioned by a join above them.
+    let both = "SELECT (SELECT max(x.id) FROM a x WHERE x.id > a.id) FROM a WHERE a.id > (SELECT max(b.a) FROM b WHERE b.a < a.id)";
+    bench.bind(both).unwrap();
 }
