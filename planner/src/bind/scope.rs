@@ -255,6 +255,16 @@ impl<'p> Scope<'p> {
         Err(missing_from(relation, span))
     }
 
+    /// `tableoid` without a relation, if there is but one and it is a system relation.
+    pub(super) fn own_table_oid(&self, name: &str) -> Result<Option<Typed>> {
+        match self.relations.as_slice() {
+            [ScopeRelation { system_oid: Some(oid), .. }] if name == "tableoid" => {
+                Ok(Some(self.table_oid(&self.relations[0], *oid, false)?))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// The OID of a relation's rows. An outer join makes rows that are none of the relation's; they have not even its first column.
     fn table_oid(&self, relation: &ScopeRelation, oid: i32, is_outer: bool) -> Result<Typed> {
         let first = relation.columns.first().map(|column| &self.columns[*column]);

@@ -214,7 +214,7 @@ fn a_select_from_a_source_that_no_job_reads_says_why_it_has_no_rows() {
     client.query("CREATE SOURCE s (a bigint) WITH (connector = 'datagen', rows_per_second = '10000')").expect("a source");
     client.query("CREATE SOURCE few (a bigint) WITH (connector = 'datagen', rows = '3')").expect("a source");
     client.query("CREATE VIEW above AS SELECT a FROM s").expect("a view");
-    let mut told = |client: &mut WireClient, sql: &str| {
+    let told = |client: &mut WireClient, sql: &str| {
         client.notices.clear();
         let rows = client.rows(sql).expect(sql);
         let field = |notice: &Message, code: char| {

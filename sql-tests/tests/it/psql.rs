@@ -129,9 +129,9 @@ fn every_list_has_an_answer() {
     for statement in ["CREATE TABLE t (id INT PRIMARY KEY)", "CREATE MATERIALIZED VIEW m AS SELECT id FROM t"] {
         server.connect().query(statement).expect(statement);
     }
-    let commands = "\\dA \\dAc \\dAf \\dAo \\dAp \\db \\db+ \\dc \\dcS \\dC \\dC+ \\dconfig \\dd \\ddp \\dD \\dE \\det \\det+ \\des \\des+ \\deu \\dew \
+    let commands = "\\dA \\dAc \\dAf \\dAp \\db \\db+ \\dc \\dcS \\dC \\dC+ \\dconfig \\dd \\ddp \\dD \\dE \\det \\det+ \\des \\des+ \\deu \\dew \
                     \\dew+ \\dF \\dFd \\dFd+ \\dFp \\dFt \\dft \\dfn \\dg \\dL \\dL+ \\dl \\dn \\dn+ \\do \\dO \\dO+ \\dP \\dPt \\drds \\dRp \\dRs \
-                    \\dT \\dTS \\du \\dv \\dx \\dX \\dy \\l \\l+ \\lo_list";
+                    \\dT \\du \\dv \\dx \\dx+ \\dX \\dy \\l \\l+ \\lo_list";
     for command in commands.split_whitespace() {
         let answer = shown(&server, command);
         assert!(!answer.contains("???"), "{command}: {answer}");
@@ -170,4 +170,9 @@ fn the_rows_of_a_system_relation_know_whose_they_are() {
     assert_eq!(client.rows(sql).expect("rows"), ["2615 NULL"]);
     client.query("COMMENT ON SCHEMA public IS 'ours'").expect("a comment");
     assert_eq!(client.rows(sql).expect("rows"), ["2615 2609"]);
+    client.query("CREATE TABLE t (a INT)").expect("a table");
+    let told = "SELECT pg_describe_object(tableoid, oid, 0), pg_describe_object(tableoid, oid, 1), pg_describe_object(tableoid, 1, 0) FROM pg_class c \
+                WHERE relname = 't'";
+    // Alone it can be named as any column.
+    assert_eq!(client.rows(told).expect("rows"), ["table t column a of table t NULL"]);
 }

@@ -24,6 +24,9 @@ impl Binder<'_> {
         {
             return Ok(value);
         }
+        if let Some(oid) = scope.own_table_oid(&name)? {
+            return Ok(oid);
+        }
         if scope.has_relation(&name) {
             return self.whole_row(None, &name, scope, ident.span);
         }

@@ -192,6 +192,20 @@ pub(super) fn object_comment(call: &Call<'_>) -> Result<ArrayRef> {
     call.build_texts(|row| Ok(oids.get(row).and_then(|oid| object(environment, oid)?.comment.clone())))
 }
 
+/// `table t`, `column a of table t`; NULL for what the catalog has not.
+pub(super) fn what_it_is(call: &Call<'_>) -> Result<ArrayRef> {
+    let (oids, columns, environment) = (call.values::<Int32Type>(1)?, call.values::<Int32Type>(2)?, call.environment());
+    call.build_texts(|row| {
+        let Some(found) = oids.get(row).and_then(|oid| object(environment, oid)) else { return Ok(None) };
+        let whole = format!("{} {}", found.kind().noun(), environment.catalog.shown_name(found, &environment.search_path));
+        let number = columns.get(row).and_then(|column| usize::try_from(column).ok()?.checked_sub(1));
+        Ok(Some(match number.and_then(|number| found.columns().get(number)) {
+            Some(column) => format!("column {} of {whole}", quoted(&column.name)),
+            None => whole,
+        }))
+    })
+}
+
 pub(super) fn column_comment(call: &Call<'_>) -> Result<ArrayRef> {
     let (oids, columns, environment) = (call.values::<Int32Type>(0)?, call.values::<Int32Type>(1)?, call.environment());
     call.build_texts(|row| {

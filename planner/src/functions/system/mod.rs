@@ -110,6 +110,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::kernel("format_type(oid, integer) text", Traits::NULLS, describe::format_type),
     Entry::kernel("obj_description(oid, name) text", Traits::LOCAL, describe::object_comment),
     Entry::kernel("obj_description(oid) text", Traits::LOCAL, describe::object_comment),
+    Entry::kernel("pg_describe_object(oid, oid, integer) text", Traits::LOCAL, describe::what_it_is),
     Entry::kernel("shobj_description(oid, name) text", Traits::NULLS, describe::nothing),
     Entry::kernel("col_description(oid, integer) text", Traits::LOCAL, describe::column_comment),
     Entry::kernel("pg_get_viewdef(oid) text", Traits::LOCAL, describe::view_definition),
