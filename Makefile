@@ -39,7 +39,10 @@ toolchain: packages
 	fi
 
 build: toolchain
-	@cargo build --release --locked --bin millpond
+	@if [ ! -x "$(BINARY)" ]; then
+		echo "building the server: the first time this compiles all that it stands on, which takes 10 to 40 minutes on two cores"
+	fi
+	cargo build --release --locked --bin millpond
 
 run: build
 	@exec "$(BINARY)" --data-dir ./millpond-data

@@ -55,6 +55,8 @@ pub mod sqlstate {
     pub const CHECK_VIOLATION: &str = "23514";
     /// Other objects depend on it.
     pub const DEPENDENT_OBJECTS_STILL_EXIST: &str = "2BP01";
+    /// No such database.
+    pub const INVALID_CATALOG_NAME: &str = "3D000";
     /// No such schema.
     pub const INVALID_SCHEMA_NAME: &str = "3F000";
     /// The text is no SQL.

@@ -1,6 +1,9 @@
 //! What the planner is told about the session when a statement is bound.
 
-use std::sync::Arc;
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
 
 use datafusion::{
     common::config::ConfigOptions,
@@ -13,6 +16,7 @@ use millpond_planner::{
         name::quoted,
         object::{QuerySettings, Sink, SinkInput},
     },
+    functions::environment::LiveState,
     interrupt::Interrupt,
     parse::ParsedStatement,
     pg_text::TextSettings,
@@ -29,6 +33,7 @@ use crate::{
         text,
         variables::Variables,
     },
+    state::ServerState,
     system_tables::registry::SystemRelations,
 };
 
@@ -39,8 +44,11 @@ pub(crate) fn planning<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// System relations and settings by name, for the planner.
+#[derive(Clone)]
 struct SystemNames {
     relations: Arc<SystemRelations>,
+    /// What is stored is bound without a server.
+    server: Option<Weak<ServerState>>,
     /// Those of a session; what is stored has none.
     variables: Option<Variables>,
     process_id: i32,
@@ -62,6 +70,26 @@ impl bind::SystemRelations for SystemNames {
             return Some(self.process_id.to_string());
         }
         self.variables.as_ref().and_then(|variables| variables.get(name))
+    }
+
+    fn live(&self) -> Arc<dyn LiveState> {
+        Arc::new(self.clone())
+    }
+}
+
+impl fmt::Debug for SystemNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SystemNames").field("process_id", &self.process_id).finish_non_exhaustive()
+    }
+}
+
+impl LiveState for SystemNames {
+    fn relation_bytes(&self, id: u64) -> Option<u64> {
+        self.server.as_ref()?.upgrade()?.byte_estimate(id)
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        bind::SystemRelations::setting(self, name)
     }
 }
 
@@ -85,6 +113,7 @@ impl SessionNames {
             database: session.info().database.clone(),
             system: SystemNames {
                 relations: session.server.system.clone(),
+                server: Some(Arc::downgrade(&session.server)),
                 variables: Some(session.variables.clone()),
                 process_id: session.info().process_id,
             },
@@ -133,7 +162,7 @@ pub(crate) fn with_stored<T>(
         text,
         user: OWNER_NAME.to_owned(),
         database: millpond_planner::catalog::DATABASE.to_owned(),
-        system: SystemNames { relations: system.clone(), variables: None, process_id: 0 },
+        system: SystemNames { relations: system.clone(), server: None, variables: None, process_id: 0 },
         interrupt,
     };
     names.with(catalog, &[], bind)

@@ -54,6 +54,7 @@ impl<'a> Binder<'a> {
             user: context.user.into(),
             database: context.database.into(),
             server_version: context.server_version.into(),
+            live: context.system.live(),
         };
         Self {
             context,

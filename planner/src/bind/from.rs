@@ -197,8 +197,10 @@ impl Binder<'_> {
             }
             let plan = LogicalPlanBuilder::scan(TableReference::partial(schema, name.name.as_str()), source, None)?.build()?;
             let (plan, columns) = self.canonical(plan, columns)?;
-            let item =
+            let mut item =
                 self.under_alias(BoundRows { plan, columns }, alias, Named { name: name.name.clone(), schema: Some(schema.to_owned()) })?;
+            let oid = self.context.system.oid(schema, &name.name);
+            item.scope.relations.iter_mut().for_each(|relation| relation.system_oid = oid);
             return Ok(Some(item));
         }
         Ok(None)

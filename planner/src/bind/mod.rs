@@ -33,6 +33,7 @@ mod scope;
 mod select;
 mod select_list;
 mod set_operation;
+mod similar;
 mod statement;
 mod subquery;
 mod table_function;
@@ -53,7 +54,13 @@ pub use self::{
     statement::{bind, bind_expression_values, bind_query, bind_query_text, bind_source_columns, bind_stored_query},
     typed::Typed,
 };
-use crate::{catalog::Catalog, interrupt::Interrupt, pg_text::TextSettings, types::SqlType};
+use crate::{
+    catalog::Catalog,
+    functions::environment::{LiveState, NoLiveState},
+    interrupt::Interrupt,
+    pg_text::TextSettings,
+    types::SqlType,
+};
 
 /// Relations that the server makes up: `pg_catalog`, `information_schema`, `millpond`.
 pub trait SystemRelations: Send + Sync {
@@ -66,6 +73,11 @@ pub trait SystemRelations: Send + Sync {
     /// The value of a session's setting, by its name in lower case; of `backend_pid` the number of the session.
     fn setting(&self, _name: &str) -> Option<String> {
         None
+    }
+
+    /// The server as functions see it when they run.
+    fn live(&self) -> Arc<dyn LiveState> {
+        Arc::new(NoLiveState)
     }
 }
 

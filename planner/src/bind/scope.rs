@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, rc::Rc};
 use datafusion::{
     arrow::datatypes::Field,
     common::Column,
-    logical_expr::{Expr, LogicalPlan},
+    logical_expr::{Expr, LogicalPlan, lit, when},
 };
 use sqlparser::tokenizer::Span;
 
-use super::typed::Typed;
+use super::{similar::Similar, typed::Typed};
 use crate::{
     error::{PlanError, Result, sqlstate},
     types::SqlType,
@@ -57,6 +57,8 @@ pub(super) struct ScopeRelation {
     pub(super) columns: Vec<usize>,
     /// Of a table function with one unnamed column: the relation's name may be used as the column's.
     pub(super) is_scalar: bool,
+    /// The OID of a system relation, whose rows have it as `tableoid`.
+    pub(super) system_oid: Option<i32>,
 }
 
 /// A relation of WITH.
@@ -124,7 +126,7 @@ impl<'p> Scope<'p> {
     /// The scope of one relation.
     pub(super) fn of_relation(name: &str, schema: Option<String>, columns: Vec<ScopeColumn>) -> Self {
         let all: Vec<usize> = (0..columns.len()).collect();
-        let relation = ScopeRelation { name: name.to_owned(), schema, columns: all.clone(), is_scalar: false };
+        let relation = ScopeRelation { name: name.to_owned(), schema, columns: all.clone(), is_scalar: false, system_oid: None };
         Self { columns, relations: vec![relation], visible: all, parent: None, common: Rc::default() }
     }
 
@@ -235,8 +237,11 @@ impl<'p> Scope<'p> {
                 }
                 let mut columns = found.columns.iter().map(|column| &current.columns[*column]).filter(|column| column.name == name);
                 let Some(column) = columns.next() else {
+                    if let Some(oid) = found.system_oid.filter(|_| name == "tableoid") {
+                        return current.table_oid(found, oid, depth > 0);
+                    }
                     let message = format!("column {relation}.{name} does not exist");
-                    return Err(PlanError::new(sqlstate::UNDEFINED_COLUMN, message).at(span));
+                    return Err(self.missing_column(message, Some(relation), name).at(span));
                 };
                 if columns.next().is_some() {
                     let message = format!("column reference \"{name}\" is ambiguous");
@@ -248,6 +253,41 @@ impl<'p> Scope<'p> {
             depth += 1;
         }
         Err(missing_from(relation, span))
+    }
+
+    /// `tableoid` without a relation, if there is but one and it is a system relation.
+    pub(super) fn own_table_oid(&self, name: &str) -> Result<Option<Typed>> {
+        match self.relations.as_slice() {
+            [ScopeRelation { system_oid: Some(oid), .. }] if name == "tableoid" => {
+                Ok(Some(self.table_oid(&self.relations[0], *oid, false)?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The OID of a relation's rows. An outer join makes rows that are none of the relation's; they have not even its first column.
+    fn table_oid(&self, relation: &ScopeRelation, oid: i32, is_outer: bool) -> Result<Typed> {
+        let first = relation.columns.first().map(|column| &self.columns[*column]);
+        let first = first.ok_or_else(|| PlanError::internal("a system relation without columns"))?;
+        let first = if is_outer { first.outer() } else { first.typed(Span::empty()) };
+        Ok(Typed::new(when(first.expr.is_not_null(), lit(oid)).end()?, SqlType::Oid))
+    }
+
+    /// 42703, with the columns that may have been meant.
+    pub(super) fn missing_column(&self, message: String, relation: Option<&str>, name: &str) -> PlanError {
+        let mut similar = Similar::to(relation, name);
+        let mut scope = Some(self);
+        while let Some(current) = scope {
+            for found in &current.relations {
+                found.columns.iter().for_each(|column| similar.consider(&found.name, &current.columns[*column].name));
+            }
+            scope = current.parent;
+        }
+        let error = PlanError::new(sqlstate::UNDEFINED_COLUMN, message);
+        match similar.hint() {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
     }
 
     /// Whether a relation of the name can be named here.

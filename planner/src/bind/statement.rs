@@ -11,7 +11,7 @@ use sqlparser::ast::{self, ObjectName, Query, Spanned};
 use super::{
     BindContext,
     binder::{Binder, placeholder},
-    bound::{Bound, BoundInsert, BoundQuery, BoundStatement, OutputColumn},
+    bound::{Bound, BoundInsert, BoundNotice, BoundQuery, BoundStatement, OutputColumn},
     expression::Place,
     query::BoundRows,
     scope::Scope,
@@ -24,7 +24,10 @@ use crate::{
     },
     error::{PlanError, Result, sqlstate},
     functions::session,
-    parse::{self, ParsedStatement, Statement, statement::CreateSource},
+    parse::{
+        self, ParsedStatement, Statement,
+        statement::{CreateSource, ObjectKind},
+    },
     pg_text::{ByteaOutput, DateOrder, DateStyle, IntervalStyle, TextSettings, Zone},
     types::SqlType,
 };
@@ -159,6 +162,7 @@ impl Binder<'_> {
                 BoundStatement::Alter(change, notices)
             }
             Statement::Comment(comment) => BoundStatement::Alter(Some(self.comment(comment)?), Vec::new()),
+            Statement::Refresh(name) => BoundStatement::Alter(None, vec![self.refresh(name)?]),
             Statement::DeclareCursor(cursor) => BoundStatement::DeclareCursor {
                 name: fold(&cursor.name),
                 query: self.top_query(&cursor.query)?,
@@ -185,6 +189,14 @@ impl Binder<'_> {
             | Statement::Flush
             | Statement::Notification(_) => BoundStatement::Utility,
         })
+    }
+
+    /// A materialized view is fresh: there is only that to say.
+    fn refresh(&self, name: &ObjectName) -> Result<BoundNotice> {
+        let qualified = QualifiedName::from_ast(name)?;
+        let found = self.context.catalog.expect(ObjectKind::MaterializedView, &qualified, self.context.search_path);
+        let object = found.map_err(|error| error.at(name.span()))?;
+        Ok(BoundNotice::new(format!("materialized view \"{}\" is kept up to date without REFRESH", object.name)))
     }
 
     /// A query that is a statement, or a stored one.

@@ -70,6 +70,13 @@ impl Catalog {
         Ok(DropPlan { ids: self.dependants_first(reasons.keys().copied().collect()), notice })
     }
 
+    /// Whether a materialized view or sink reads the relation, if only through views.
+    pub fn feeds_job(&self, id: u64) -> bool {
+        let is_job =
+            |id: &u64| self.get(*id).is_some_and(|object| matches!(object.body, ObjectBody::MaterializedView(_) | ObjectBody::Sink(_)));
+        self.reachable(&[id]).keys().any(is_job)
+    }
+
     /// The targets and everything that needs them, each with the object for whose sake it goes.
     fn reachable(&self, targets: &[u64]) -> BTreeMap<u64, u64> {
         let mut reasons: BTreeMap<u64, u64> = targets.iter().map(|id| (*id, *id)).collect();

@@ -1,8 +1,27 @@
 //! What functions know of the session and the catalog.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use crate::{catalog::Catalog, pg_text::TextSettings};
+
+/// What functions ask the server while a query runs.
+pub trait LiveState: fmt::Debug + Send + Sync {
+    /// About how many bytes a relation's rows have; `None` for those that keep none.
+    fn relation_bytes(&self, _id: u64) -> Option<u64> {
+        None
+    }
+
+    /// The value of a session's setting, by its name in lower case.
+    fn setting(&self, _name: &str) -> Option<String> {
+        None
+    }
+}
+
+/// No server, for tests and for queries that are stored.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoLiveState;
+
+impl LiveState for NoLiveState {}
 
 /// The session in which a statement was bound. Functions whose result depends on it carry it with them.
 #[derive(Clone, Debug)]
@@ -19,6 +38,8 @@ pub struct Environment {
     pub database: Arc<str>,
     /// `server_version` as `version()` tells it.
     pub server_version: Arc<str>,
+    /// The server.
+    pub live: Arc<dyn LiveState>,
 }
 
 impl Environment {

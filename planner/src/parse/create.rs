@@ -27,6 +27,9 @@ impl Grammar<'_> {
         if self.word("VIEW") {
             return self.read_create_view(false, or_replace);
         }
+        if let Some(error) = self.unsupported_kind("CREATE") {
+            return Err(error);
+        }
         if or_replace {
             return Err(PlanError::unsupported("CREATE OR REPLACE is supported for views only").with_hint("Drop the object first."));
         }
@@ -40,52 +43,7 @@ impl Grammar<'_> {
                 self.read_create_index(true)
             }
             Some("INDEX") => self.read_create_index(false),
-            _ => Err(self.unknown_kind("CREATE")),
-        }
-    }
-
-    /// 0A000 for kinds of objects that Postgres and its like have, else a syntax error.
-    pub(super) fn unknown_kind(&self, verb: &str) -> PlanError {
-        const KNOWN: &[&str] = &[
-            "FUNCTION",
-            "PROCEDURE",
-            "AGGREGATE",
-            "TYPE",
-            "DOMAIN",
-            "SEQUENCE",
-            "TRIGGER",
-            "ROLE",
-            "USER",
-            "GROUP",
-            "DATABASE",
-            "EXTENSION",
-            "RULE",
-            "POLICY",
-            "SERVER",
-            "FOREIGN",
-            "CAST",
-            "OPERATOR",
-            "COLLATION",
-            "LANGUAGE",
-            "PUBLICATION",
-            "SUBSCRIPTION",
-            "STATISTICS",
-            "TABLESPACE",
-            "EVENT",
-            "ACCESS",
-            "TEXT",
-            "CONNECTION",
-            "SECRET",
-            "STREAM",
-            "CLUSTER",
-            "SYSTEM",
-            "DEFAULT",
-        ];
-        match KNOWN.iter().find(|kind| self.peeks(kind)) {
-            Some(kind) => PlanError::unsupported(format!("{verb} {kind} is not supported"))
-                .with_hint("Objects are schemas, tables, sources, views, materialized views, sinks and indexes.")
-                .at(self.parser.peek_token_ref().span),
-            None => self.unexpected(),
+            _ => Err(self.unexpected()),
         }
     }
 
@@ -200,7 +158,9 @@ impl Grammar<'_> {
                 ColumnOption::ForeignKey(_) => return Err(foreign_key_unsupported().at(span)),
                 ColumnOption::Generated { .. } | ColumnOption::Identity(_) => {
                     return Err(PlanError::unsupported("generated and identity columns are not supported")
-                        .with_hint("Compute the value in the INSERT, or in a view over the table.")
+                        .with_hint(
+                            "Compute the value in the INSERT, or in a view over the table; UUID DEFAULT gen_random_uuid() makes keys.",
+                        )
                         .at(span));
                 }
                 other => return Err(PlanError::unsupported(format!("column option {other} is not supported")).at(span)),

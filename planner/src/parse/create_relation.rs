@@ -14,6 +14,7 @@ impl Grammar<'_> {
     pub(super) fn read_create_table(&mut self) -> Result<Statement> {
         let if_not_exists = self.if_not_exists();
         let name = self.object_name()?;
+        self.refuse_parts()?;
         let mut elements = TableElements::default();
         let mut columns = Vec::new();
         if self.parser.peek_token_ref().token == Token::LParen {
@@ -24,6 +25,7 @@ impl Grammar<'_> {
                 elements = self.table_elements()?;
             }
         }
+        self.refuse_parts()?;
         let span = self.parser.peek_token_ref().span;
         let mut options = Vec::new();
         if self.words(&["APPEND", "ONLY"]) {
@@ -49,6 +51,20 @@ impl Grammar<'_> {
         Ok(Statement::CreateTableAs(Box::new(CreateTableAs { name, if_not_exists, columns, options, query, no_data })))
     }
 
+    /// Tables that are made of others.
+    fn refuse_parts(&self) -> Result<()> {
+        let (what, hint) = if self.peeks("PARTITION") {
+            ("partitioned tables are", "Create one table; it needs no partitions.")
+        } else if self.peeks("INHERITS") {
+            ("inheritance is", "Create tables of their own, and a view over their UNION ALL.")
+        } else if self.peeks("OF") {
+            ("typed tables are", "List the columns.")
+        } else {
+            return Ok(());
+        };
+        Err(PlanError::unsupported(format!("{what} not supported")).with_hint(hint).at(self.parser.peek_token_ref().span))
+    }
+
     /// Whether the parentheses ahead hold names alone, as in `CREATE TABLE t (a, b) AS ..`.
     fn lists_names_only(&self) -> bool {
         let tokens = self.rest();
@@ -63,7 +79,7 @@ impl Grammar<'_> {
     }
 
     /// `WITH [NO] DATA`; whether NO.
-    fn with_data_clause(&mut self) -> Result<bool> {
+    pub(super) fn with_data_clause(&mut self) -> Result<bool> {
         if !self.word("WITH") {
             return Ok(false);
         }

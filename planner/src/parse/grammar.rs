@@ -99,18 +99,9 @@ impl<'a> Grammar<'a> {
             "FLUSH" => self.read_flush(),
             "LISTEN" | "UNLISTEN" | "NOTIFY" => self.read_notification(),
             "LOCK" => self.read_lock(),
-            "SUBSCRIBE" => Err(self.unsupported("SUBSCRIBE", "Read the view again, or write its changes with CREATE SINK.")),
-            "GRANT" | "REVOKE" | "REASSIGN" | "SECURITY" => Err(self.unsupported(&first, "There is one user, who may do everything.")),
-            "MERGE" => Err(self.unsupported("MERGE", "Use INSERT .. ON CONFLICT, UPDATE and DELETE.")),
-            "CALL" | "DO" | "LOAD" | "CLUSTER" | "REINDEX" | "REFRESH" | "IMPORT" | "CHECKPOINT" => {
-                Err(self.unsupported(&first, "Millpond has no such statement."))
-            }
-            _ => Err(self.unexpected()),
+            "REFRESH" => self.read_refresh(),
+            _ => Err(self.unsupported_statement(&first).unwrap_or_else(|| self.unexpected())),
         }
-    }
-
-    fn unsupported(&self, what: &str, hint: &str) -> PlanError {
-        PlanError::unsupported(format!("{what} is not supported")).with_hint(hint).at(self.parser.peek_token_ref().span)
     }
 
     fn read_query_statement(&mut self) -> Result<Statement> {

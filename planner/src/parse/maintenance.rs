@@ -1,4 +1,4 @@
-//! EXPLAIN, ANALYZE, VACUUM, FLUSH.
+//! EXPLAIN, ANALYZE, VACUUM, REFRESH, FLUSH.
 
 use sqlparser::tokenizer::Token;
 
@@ -95,6 +95,20 @@ impl Grammar<'_> {
             self.parser.advance_token();
         }
         Ok(Statement::Vacuum)
+    }
+
+    pub(super) fn read_refresh(&mut self) -> Result<Statement> {
+        self.expect_word("REFRESH")?;
+        self.expect_word("MATERIALIZED")?;
+        self.expect_word("VIEW")?;
+        self.word("CONCURRENTLY");
+        let name = self.object_name()?;
+        let span = self.parser.peek_token_ref().span;
+        if self.with_data_clause()? {
+            let message = "REFRESH MATERIALIZED VIEW .. WITH NO DATA is not supported";
+            return Err(PlanError::unsupported(message).with_hint("A materialized view is always populated. Drop it instead.").at(span));
+        }
+        Ok(Statement::Refresh(name))
     }
 
     pub(super) fn read_flush(&mut self) -> Result<Statement> {

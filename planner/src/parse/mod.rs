@@ -20,6 +20,7 @@ pub(crate) mod spelling;
 pub mod statement;
 mod syntax;
 mod transaction;
+mod unsupported;
 mod window_syntax;
 
 use std::sync::Arc;

@@ -204,6 +204,8 @@ fn every_other_statement_has_its_tag() {
         ("EXPLAIN (ANALYZE, FORMAT json, COSTS off) CREATE MATERIALIZED VIEW v AS SELECT 1", "EXPLAIN"),
         ("ANALYZE t", "ANALYZE"),
         ("VACUUM FULL t", "VACUUM"),
+        ("REFRESH MATERIALIZED VIEW v", "REFRESH MATERIALIZED VIEW"),
+        ("REFRESH MATERIALIZED VIEW CONCURRENTLY s.v WITH DATA", "REFRESH MATERIALIZED VIEW"),
         ("FLUSH", "FLUSH"),
         ("DROP MATERIALIZED VIEW IF EXISTS a, b.c CASCADE", "DROP MATERIALIZED VIEW"),
         ("ALTER TABLE t RENAME TO u", "ALTER TABLE"),
@@ -225,5 +227,36 @@ fn every_other_statement_has_its_tag() {
         ("DELETE FROM t AS u USING s WHERE u.a = s.a RETURNING *", "DELETE"),
     ] {
         assert_eq!(one(sql).tag(), tag, "{sql}");
+    }
+}
+
+#[test]
+fn what_is_known_but_not_supported_says_what_to_do_instead() {
+    for (sql, message, hint) in [
+        ("CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT 1'", "CREATE FUNCTION is not supported", "CREATE VIEW"),
+        ("CREATE OR REPLACE FUNCTION f() RETURNS int AS $$ x; $$ LANGUAGE plpgsql", "CREATE FUNCTION is not supported", "CREATE VIEW"),
+        ("CREATE TRIGGER x BEFORE INSERT ON t EXECUTE FUNCTION f()", "CREATE TRIGGER is not supported", "CREATE SINK"),
+        ("CREATE EVENT TRIGGER e ON ddl_command_end EXECUTE FUNCTION f()", "CREATE EVENT TRIGGER is not supported", "CREATE SINK"),
+        ("CREATE EXTENSION IF NOT EXISTS pgcrypto", "CREATE EXTENSION is not supported", "built in"),
+        ("DROP EXTENSION IF EXISTS pgcrypto", "DROP EXTENSION is not supported", "built in"),
+        ("DROP OWNED BY millpond", "DROP OWNED BY is not supported", "one user"),
+        ("CREATE FOREIGN TABLE t (a int) SERVER s", "CREATE FOREIGN TABLE is not supported", "CREATE SOURCE"),
+        ("CREATE USER u PASSWORD 'x'", "CREATE USER is not supported", "one user"),
+        ("ALTER SYSTEM SET x = 1", "ALTER SYSTEM is not supported", "flags"),
+        ("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO u", "ALTER DEFAULT PRIVILEGES is not supported", "one user"),
+        ("COMMENT ON EXTENSION plpgsql IS 'x'", "COMMENT ON EXTENSION is not supported", "built in"),
+        ("CREATE TABLE t (a int) PARTITION BY RANGE (a)", "partitioned tables are not supported", "needs no partitions"),
+        ("CREATE TABLE t PARTITION OF u DEFAULT", "partitioned tables are not supported", "needs no partitions"),
+        ("CREATE TABLE t (a int) INHERITS (u)", "inheritance is not supported", "UNION ALL"),
+        ("CALL p()", "CALL is not supported", "Send the statements"),
+        ("CHECKPOINT", "CHECKPOINT is not supported", "checkpoint_interval"),
+        ("REFRESH MATERIALIZED VIEW v WITH NO DATA", "REFRESH MATERIALIZED VIEW .. WITH NO DATA is not supported", "Drop it"),
+    ] {
+        let error = parse(sql).expect_err(sql);
+        assert_eq!((error.sqlstate, error.message.as_str()), ("0A000", message), "{sql}");
+        assert!(error.hint.as_deref().is_some_and(|text| text.contains(hint)), "{sql}: {:?}", error.hint);
+    }
+    for sql in ["FROBNICATE", "CREATE FROBNICATOR x", "DROP FROBNICATOR x", "REFRESH VIEW v"] {
+        assert_eq!(parse(sql).expect_err(sql).sqlstate, "42601", "{sql}");
     }
 }

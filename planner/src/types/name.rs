@@ -63,6 +63,9 @@ pub fn from_ast(data_type: &Ast) -> Result<(SqlType, i32)> {
     }
 }
 
+/// Types that stand for a column with a sequence behind it.
+const NUMBERED: [&str; 6] = ["smallserial", "serial2", "serial", "serial4", "bigserial", "serial8"];
+
 fn undefined(name: &str) -> PlanError {
     PlanError::new(sqlstate::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))
 }
@@ -73,6 +76,10 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
     let bare = folded.strip_prefix("pg_catalog.").unwrap_or(&folded);
     if quoted {
         return Ok((SqlType::InternalChar, modifier::NONE));
+    }
+    if NUMBERED.contains(&bare) {
+        let hint = "There are no sequences. Let the INSERT give the numbers, or declare the column as UUID DEFAULT gen_random_uuid().";
+        return Err(PlanError::unsupported(format!("type {bare} is not supported")).with_hint(hint));
     }
     let sql_type = match bare {
         "name" => SqlType::Name,

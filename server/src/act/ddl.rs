@@ -42,6 +42,7 @@ pub(crate) fn is_definition(statement: &Statement) -> bool {
             | Statement::Drop(_)
             | Statement::Alter(_)
             | Statement::Comment(_)
+            | Statement::Refresh(_)
     )
 }
 

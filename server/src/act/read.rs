@@ -22,7 +22,7 @@ use crate::{
         left_out::LeftOut,
         provider::RelationTable,
         resolve::Relations,
-        source::{BadRows, SourceTable},
+        source::SourceTable,
     },
     session::{Session, cancel::Cancel, settings, transaction::Phase},
     state::ServerState,
@@ -76,15 +76,9 @@ pub(crate) async fn open(session: &mut Session, catalog: &Catalog, relations: &R
         let (Some(object), Some(handle)) = (catalog.get(*id), session.server.engine.source(*id)) else {
             return Err(not_running(session, catalog, *id));
         };
-        let ends = handle.status().into_iter().filter_map(|(split, bound)| Some((split.id, bound?.end))).collect();
-        let bad = if handle.fail_on_bad_rows {
-            BadRows::Fail
-        } else {
-            let left_out = LeftOut::of(&object.name);
-            opened.left_out.push(left_out.clone());
-            BadRows::LeaveOut(left_out)
-        };
-        let source = SourceTable::new(object.name.clone(), handle.source().clone(), ends, bad);
+        let left_out = LeftOut::of(&object.name);
+        opened.left_out.push(left_out.clone());
+        let source = SourceTable::new(&object.name, &handle, catalog.feeds_job(*id), left_out);
         opened.tables.insert(*id, Arc::new(source));
         // Sources do not tell; what they hold is rarely small.
         opened.rows += 1_000_000;

@@ -21,7 +21,10 @@ use datafusion::{
     },
 };
 use futures::{Stream, TryStreamExt, stream};
-use millpond_engine::source::{BadRow, Offset, ReadOutcome, Source, Split};
+use millpond_engine::{
+    coordinator::sources::SourceHandle,
+    source::{BadRow, Offset, ReadOutcome, Source, Split},
+};
 
 use crate::relation::{contents::BATCH_ROWS, left_out::LeftOut};
 
@@ -32,23 +35,37 @@ pub(crate) struct SourceTable {
     source: Arc<dyn Source>,
     /// What each unbounded split is bound to; one that is not named is not read. Bounded splits are read to their end.
     ends: BTreeMap<String, Offset>,
+    /// Whether there is a job that moves the ends on.
+    has_job: bool,
     /// What becomes of rows that cannot be decoded.
     bad: BadRows,
+    /// What is left out.
+    left_out: Arc<LeftOut>,
 }
 
 /// What becomes of rows that cannot be decoded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum BadRows {
     /// The query fails.
     Fail,
-    /// They are counted here.
-    LeaveOut(Arc<LeftOut>),
+    /// They are left out and counted.
+    LeaveOut,
 }
 
 impl SourceTable {
-    /// The source called `name`, up to `ends`.
-    pub(crate) fn new(name: impl Into<String>, source: Arc<dyn Source>, ends: BTreeMap<String, Offset>, bad: BadRows) -> Self {
-        Self { name: name.into(), source, ends, bad }
+    /// What the source called `name` shows now; `has_job` says whether any job reads it. What is not shown is noted in `left_out`.
+    pub(crate) fn new(name: impl Into<String>, handle: &SourceHandle, has_job: bool, left_out: Arc<LeftOut>) -> Self {
+        let ends = handle.status().into_iter().filter_map(|(split, bound)| Some((split.id, bound?.end))).collect();
+        let bad = if handle.fail_on_bad_rows { BadRows::Fail } else { BadRows::LeaveOut };
+        Self { name: name.into(), source: handle.source().clone(), ends, has_job, bad, left_out }
+    }
+
+    /// Nothing but a job reads on in a split that has no end, so without one it stands still.
+    fn note_standstill(&self, splits: &[Split]) {
+        let mut endless = splits.iter().filter(|split| !split.bounded).peekable();
+        if !self.has_job && endless.peek().is_some() {
+            self.left_out.stands_still(endless.any(|split| self.ends.contains_key(&split.id)));
+        }
     }
 }
 
@@ -77,6 +94,7 @@ impl TableProvider for SourceTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let discovery = self.source.discover().await.map_err(external)?;
+        self.note_standstill(&discovery.splits);
         let parts = discovery.splits.into_iter().filter_map(|split| {
             // With a limit a reader does not pace itself: a bounded split is read at once however slowly its views replay it.
             let end = match split.bounded {
@@ -99,7 +117,8 @@ impl TableProvider for SourceTable {
         let schema = self.source.schema();
         let projection = projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect());
         let projected = Arc::new(schema.project(&projection)?);
-        let reading = Reading { name: self.name.clone(), source: self.source.clone(), projection, bad: self.bad.clone() };
+        let reading =
+            Reading { name: self.name.clone(), source: self.source.clone(), projection, bad: self.bad, left_out: self.left_out.clone() };
         Ok(Arc::new(SourceScan::new(reading, lanes, projected, limit)))
     }
 }
@@ -115,6 +134,7 @@ struct Reading {
     source: Arc<dyn Source>,
     projection: Vec<usize>,
     bad: BadRows,
+    left_out: Arc<LeftOut>,
 }
 
 #[derive(Debug)]
@@ -208,14 +228,14 @@ fn read_part(reading: Reading, part: Part) -> impl Stream<Item = Result<RecordBa
 impl Reading {
     /// What becomes of rows of a split that cannot be decoded, as in a view.
     async fn meet_bad(&self, split: &Split, first: &BadRow, count: usize) -> Result<()> {
-        match &self.bad {
+        match self.bad {
             BadRows::Fail => {
                 let place = self.source.row_at(split, first.offset).await;
                 Err(external(first.refusal(&self.name, &place)))
             }
-            BadRows::LeaveOut(left_out) => {
-                if left_out.add(count as u64) {
-                    left_out.describe_first(format!("{}: {}", self.source.row_at(split, first.offset).await, first.reason));
+            BadRows::LeaveOut => {
+                if self.left_out.add(count as u64) {
+                    self.left_out.describe_first(format!("{}: {}", self.source.row_at(split, first.offset).await, first.reason));
                 }
                 Ok(())
             }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millpond_sql_tests::{TestServer, query};
+use millpond_sql_tests::{Message, TestServer, WireClient, query};
 
 /// Something that happens soon takes longer than this only if it never happens.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -205,4 +205,35 @@ fn exchanges_tell_what_they_hold_and_may_hold() {
     assert_eq!(client.query("SET buffer_debloat_target = 'soon'").expect_err("no time").sqlstate(), "22023");
     client.query("DROP MATERIALIZED VIEW v").expect("dropped");
     assert_eq!(client.rows("SELECT count(*) FROM millpond.exchanges WHERE job = 'v'").expect("rows"), ["0"]);
+}
+
+#[test]
+fn a_select_from_a_source_that_no_job_reads_says_why_it_has_no_rows() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.query("CREATE SOURCE s (a bigint) WITH (connector = 'datagen', rows_per_second = '10000')").expect("a source");
+    client.query("CREATE SOURCE few (a bigint) WITH (connector = 'datagen', rows = '3')").expect("a source");
+    client.query("CREATE VIEW above AS SELECT a FROM s").expect("a view");
+    let told = |client: &mut WireClient, sql: &str| {
+        client.notices.clear();
+        let rows = client.rows(sql).expect(sql);
+        let field = |notice: &Message, code: char| {
+            notice.fields().into_iter().find(|(known, _)| *known == code).map(|(_, value)| value).unwrap_or_default()
+        };
+        let notices = client.notices.iter().map(|notice| {
+            assert!(field(notice, 'H').contains("Create a materialized view over it"), "{notice:?}");
+            format!("{}: {}", field(notice, 'S'), field(notice, 'M'))
+        });
+        (rows, notices.collect::<Vec<_>>())
+    };
+    let unread = "NOTICE: source \"s\" shows no rows because no materialized view or sink reads it";
+    assert_eq!(told(&mut client, "SELECT a FROM s"), (vec![], vec![unread.to_owned()]));
+    assert_eq!(told(&mut client, "SELECT count(*) FROM few, above"), (vec!["0".to_owned()], vec![unread.to_owned()]));
+    assert_eq!(told(&mut client, "SELECT count(*) FROM few"), (vec!["3".to_owned()], vec![]));
+    client.query("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM above").expect("a view");
+    client.await_rows(PATIENCE, "SELECT count(*) > 0 FROM s", &["t"]);
+    assert_eq!(told(&mut client, "SELECT count(*) > 0 FROM s"), (vec!["t".to_owned()], vec![]));
+    client.query("DROP MATERIALIZED VIEW v").expect("dropped");
+    let stands = "NOTICE: source \"s\" shows no new rows because no materialized view or sink reads it any more";
+    assert_eq!(told(&mut client, "SELECT count(*) > 0 FROM s"), (vec!["t".to_owned()], vec![stands.to_owned()]));
 }

@@ -122,3 +122,57 @@ fn functions_are_listed() {
     assert_eq!(lines(&shown(&server, "\\da string_agg"))[3], "pg_catalog | string_agg | text | text, text |");
     assert_eq!(lines(&shown(&server, "\\dfw rank"))[3], "pg_catalog | rank | bigint | | window");
 }
+
+#[test]
+fn every_list_has_an_answer() {
+    let server = TestServer::start();
+    for statement in ["CREATE TABLE t (id INT PRIMARY KEY)", "CREATE MATERIALIZED VIEW m AS SELECT id FROM t"] {
+        server.connect().query(statement).expect(statement);
+    }
+    let commands = "\\dA \\dAc \\dAf \\dAp \\db \\db+ \\dc \\dcS \\dC \\dC+ \\dconfig \\dd \\ddp \\dD \\dE \\det \\det+ \\des \\des+ \\deu \\dew \
+                    \\dew+ \\dF \\dFd \\dFd+ \\dFp \\dFt \\dft \\dfn \\dg \\dL \\dL+ \\dl \\dn \\dn+ \\do \\dO \\dO+ \\dP \\dPt \\drds \\dRp \\dRs \
+                    \\dT \\du \\dv \\dx \\dx+ \\dX \\dy \\l \\l+ \\lo_list";
+    for command in commands.split_whitespace() {
+        let answer = shown(&server, command);
+        assert!(!answer.contains("???"), "{command}: {answer}");
+    }
+    assert!(lines(&shown(&server, "\\dconfig DateStyle")).contains(&"DateStyle | ISO, MDY".to_owned()));
+    assert!(lines(&shown(&server, "\\dft")).last().is_some_and(|line| line == "(0 rows)"));
+}
+
+#[test]
+fn sizes_are_those_of_the_rows() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.query("CREATE TABLE t (id INT PRIMARY KEY, name TEXT)").expect("a table");
+    client.query("CREATE MATERIALIZED VIEW m AS SELECT name, count(*) AS n FROM t GROUP BY name").expect("a view");
+    assert_eq!(client.rows("SELECT pg_table_size('t'), pg_total_relation_size('m')").expect("sizes"), ["0 0"]);
+    client.query("INSERT INTO t SELECT x, repeat('x', x % 100) FROM generate_series(1, 10000) AS g(x)").expect("rows");
+    assert_eq!(client.rows("SELECT sum(n) FROM m").expect("rows"), ["10000"]);
+    // What they take differs with how far they are folded; the name alone has half a million bytes, and hundred groups have less than all rows.
+    let told = "SELECT pg_table_size('t') > 100000, pg_relation_size('m') BETWEEN 100 AND pg_relation_size('t'), \
+                pg_database_size('millpond') >= pg_total_relation_size('t') + pg_total_relation_size('m'), pg_indexes_size('t')";
+    assert_eq!(client.rows(told).expect("sizes"), ["t t t 0"]);
+    assert_eq!(client.rows("SELECT pg_table_size(oid) > 0 FROM pg_class WHERE relname = 't'").expect("sizes"), ["t"]);
+    assert_eq!(client.query("SELECT pg_database_size('nosuch')").expect_err("no database").sqlstate(), "3D000");
+    for command in ["\\dt+", "\\dm+", "\\l+"] {
+        let line = lines(&shown(&server, command))[3].clone();
+        assert!(line.contains("kB |") && !line.contains("| 0 "), "{command}: {line}");
+    }
+}
+
+#[test]
+fn the_rows_of_a_system_relation_know_whose_they_are() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let sql = "SELECT DISTINCT n.tableoid, d.tableoid FROM pg_namespace n LEFT JOIN pg_description d ON d.objoid = n.oid AND d.classoid = n.tableoid \
+               WHERE n.nspname = 'public'";
+    assert_eq!(client.rows(sql).expect("rows"), ["2615 NULL"]);
+    client.query("COMMENT ON SCHEMA public IS 'ours'").expect("a comment");
+    assert_eq!(client.rows(sql).expect("rows"), ["2615 2609"]);
+    client.query("CREATE TABLE t (a INT)").expect("a table");
+    let told = "SELECT pg_describe_object(tableoid, oid, 0), pg_describe_object(tableoid, oid, 1), pg_describe_object(tableoid, 1, 0) FROM pg_class c \
+                WHERE relname = 't'";
+    // Alone it can be named as any column.
+    assert_eq!(client.rows(told).expect("rows"), ["table t column a of table t NULL"]);
+}

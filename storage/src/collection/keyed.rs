@@ -174,14 +174,24 @@ impl BaseMeta {
     }
 }
 
+/// A fold that is in memory only.
+#[derive(Debug)]
+struct UnflushedFold {
+    /// The store's count after it.
+    written: u64,
+    /// What it reached.
+    epoch: Epoch,
+    bytes: u64,
+}
+
 /// The base of one collection.
 #[derive(Debug)]
 pub(super) struct KeyedBase {
     store: Arc<BaseStore>,
     layout: Arc<Layout>,
     id: u64,
-    /// Folds not known to be flushed: the store's count after each, and the epoch it reached.
-    unflushed: Mutex<Vec<(u64, Epoch)>>,
+    /// Folds not known to be flushed.
+    unflushed: Mutex<Vec<UnflushedFold>>,
     flushed_epoch: Mutex<Epoch>,
 }
 
@@ -194,7 +204,7 @@ impl KeyedBase {
         };
         // Another collection's life in this process may have left it in memory only.
         let written = base.store.written.load(Ordering::Acquire);
-        base.unflushed.lock().push((written, meta.epoch));
+        base.unflushed.lock().push(UnflushedFold { written, epoch: meta.epoch, bytes: 0 });
         Ok((base, meta))
     }
 
@@ -215,11 +225,11 @@ impl KeyedBase {
     pub(super) fn flushed_epoch(&self) -> Epoch {
         let flushed = self.store.flushed.load(Ordering::Acquire);
         let mut epoch = self.flushed_epoch.lock();
-        self.unflushed.lock().retain(|(written, reached)| {
-            if *written <= flushed {
-                *epoch = (*epoch).max(*reached);
+        self.unflushed.lock().retain(|fold| {
+            if fold.written <= flushed {
+                *epoch = (*epoch).max(fold.epoch);
             }
-            *written > flushed
+            fold.written > flushed
         });
         *epoch
     }
@@ -228,9 +238,11 @@ impl KeyedBase {
         &self.store
     }
 
-    /// Bytes on disk, about.
+    /// Bytes on disk and of folds that are not there yet, about.
     pub(super) fn bytes(&self) -> u64 {
-        self.store.db.approximate_size(&self.row_key(&[]), &self.end_key())
+        let flushed = self.store.flushed.load(Ordering::Acquire);
+        let unflushed: u64 = self.unflushed.lock().iter().filter(|fold| fold.written > flushed).map(|fold| fold.bytes).sum();
+        self.store.db.approximate_size(&self.row_key(&[]), &self.end_key()) + unflushed
     }
 
     /// Applies deltas, which follow what is there, as one batch; answers whether it did, or ended because `is_wanted` no longer holds. One caller at
@@ -246,8 +258,9 @@ impl KeyedBase {
             return Ok(false);
         }
         ops.put(&self.meta_key(), &meta.write());
+        let bytes = ops.bytes() as u64;
         let written = self.store.write(ops)?;
-        self.unflushed.lock().push((written, meta.epoch));
+        self.unflushed.lock().push(UnflushedFold { written, epoch: meta.epoch, bytes });
         Ok(true)
     }
 

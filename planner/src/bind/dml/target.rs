@@ -14,7 +14,7 @@ use crate::{
         object::{Column, Table},
     },
     error::{PlanError, Result, sqlstate},
-    parse,
+    parse::{self, statement::ObjectKind},
 };
 
 impl Binder<'_> {
@@ -44,7 +44,11 @@ impl Binder<'_> {
             }
             _ => {
                 let message = format!("cannot change {} \"{}\"", object.kind().noun(), object.name);
-                Err(PlanError::new(sqlstate::WRONG_OBJECT_TYPE, message).at(span))
+                let error = PlanError::new(sqlstate::WRONG_OBJECT_TYPE, message).at(span);
+                Err(match rows_of(object.kind()) {
+                    Some(hint) => error.with_hint(hint),
+                    None => error,
+                })
             }
         }
     }
@@ -72,6 +76,17 @@ impl Binder<'_> {
         }
         let value = self.expression(ast, scope, place)?;
         self.assign(value, column, ast.span())
+    }
+}
+
+/// What makes the rows of a relation that is no table.
+fn rows_of(kind: ObjectKind) -> Option<&'static str> {
+    match kind {
+        ObjectKind::MaterializedView => Some("It is kept equal to its query. Change the tables that the query reads."),
+        ObjectKind::View => Some("It shows what its query gives. Change the tables that the query reads."),
+        ObjectKind::Source => Some("Its rows come from outside. Create a table for rows that are inserted."),
+        ObjectKind::Sink => Some("It is written by its job. Change the tables that are under it."),
+        ObjectKind::Table | ObjectKind::Index | ObjectKind::Schema => None,
     }
 }
 

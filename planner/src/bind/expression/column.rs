@@ -24,10 +24,13 @@ impl Binder<'_> {
         {
             return Ok(value);
         }
+        if let Some(oid) = scope.own_table_oid(&name)? {
+            return Ok(oid);
+        }
         if scope.has_relation(&name) {
             return self.whole_row(None, &name, scope, ident.span);
         }
-        Err(missing_column(&name, ident.span))
+        Err(scope.missing_column(format!("column \"{name}\" does not exist"), None, &name).at(ident.span))
     }
 
     /// Names that are calls without parentheses.
@@ -73,9 +76,4 @@ impl Binder<'_> {
         let value = Box::new(self.expression(inner, scope, &place.in_value())?.expr);
         Ok(Typed::boolean(if negated { Expr::IsNotNull(value) } else { Expr::IsNull(value) }))
     }
-}
-
-/// 42703.
-pub(in crate::bind) fn missing_column(name: &str, span: Span) -> PlanError {
-    PlanError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")).at(span)
 }

@@ -1,6 +1,7 @@
 //! What is wrong with a statement, in Postgres' words and at Postgres' place.
 
 use super::Bench;
+use crate::bind::BoundStatement;
 
 #[test]
 fn errors_have_postgres_codes_words_and_places() {
@@ -40,6 +41,8 @@ fn errors_have_postgres_codes_words_and_places() {
         ("CREATE TABLE t (a int)", "42P07", "relation \"t\" already exists", 0),
         ("CREATE TABLE x (a int, A text)", "42701", "column \"a\" specified more than once", 24),
         ("CREATE TABLE nosuch.t (a int)", "3F000", "schema \"nosuch\" does not exist", 0),
+        ("CREATE TABLE x (id SERIAL PRIMARY KEY)", "0A000", "type serial is not supported", 17),
+        ("CREATE TABLE x (id \"bigserial\")", "0A000", "type bigserial is not supported", 17),
         ("CREATE TABLE pg_catalog.t (a int)", "42501", "permission denied to create \"pg_catalog.t\"", 0),
         ("DROP TABLE t", "2BP01", "cannot drop table t because other objects depend on it", 0),
         ("DROP TABLE nosuch", "42P01", "table \"nosuch\" does not exist", 12),
@@ -59,5 +62,72 @@ fn errors_have_postgres_codes_words_and_places() {
         if position > 0 {
             assert_eq!(error.position, Some(position), "{sql}");
         }
+    }
+}
+
+#[test]
+fn a_name_that_is_nearly_a_column_is_taken_for_it() {
+    let mut bench = Bench::new();
+    bench.run("CREATE TABLE t (customer text, amount int, x1 int, x2 int, x3 int); CREATE TABLE u (custmer text, price int)");
+    let one = |column: &str| Some(format!("Perhaps you meant to reference the column \"{column}\"."));
+    let both = "Perhaps you meant to reference the column \"t.customer\" or the column \"u.custmer\".".to_owned();
+    for (sql, hint) in [
+        ("SELECT custmer FROM t", one("t.customer")),
+        ("SELECT amuont FROM t AS a", one("a.amount")),
+        ("SELECT t.amont FROM t", one("t.amount")),
+        ("SELECT 1 FROM t WHERE EXISTS (SELECT 1 FROM u WHERE pricee = amount)", one("u.price")),
+        ("SELECT 1 FROM t WHERE EXISTS (SELECT 1 FROM u WHERE price = anount)", one("t.amount")),
+        ("SELECT cstomer FROM t, u WHERE amount = 1", one("t.customer")),
+        ("SELECT custommer FROM t, u", one("t.customer")),
+        ("SELECT custumer FROM t, u", Some(both.clone())),
+        ("SELECT t.custmer FROM t, u", Some(both)),
+        ("SELECT x4 FROM t", None),
+        ("SELECT nosuch FROM t", None),
+        ("SELECT a FROM t", None),
+    ] {
+        let error = bench.bind(sql).expect_err(sql);
+        assert_eq!((error.sqlstate, error.hint), ("42703", hint), "{sql}");
+    }
+}
+
+#[test]
+fn what_is_no_table_says_what_makes_its_rows() {
+    let mut bench = Bench::new();
+    bench.run("CREATE TABLE t (a int); CREATE MATERIALIZED VIEW m AS SELECT a FROM t; CREATE VIEW v AS SELECT a FROM t");
+    for (sql, message, hint) in [
+        (
+            "DELETE FROM m",
+            "cannot change materialized view \"m\"",
+            "It is kept equal to its query. Change the tables that the query reads.",
+        ),
+        (
+            "UPDATE m SET a = 1",
+            "cannot change materialized view \"m\"",
+            "It is kept equal to its query. Change the tables that the query reads.",
+        ),
+        ("TRUNCATE m", "cannot change materialized view \"m\"", "It is kept equal to its query. Change the tables that the query reads."),
+        ("INSERT INTO v VALUES (1)", "cannot change view \"v\"", "It shows what its query gives. Change the tables that the query reads."),
+    ] {
+        let error = bench.bind(sql).expect_err(sql);
+        assert_eq!((error.sqlstate, error.message.as_str(), error.hint.as_deref()), ("42809", message, Some(hint)), "{sql}");
+    }
+}
+
+#[test]
+fn refreshing_a_view_does_nothing_and_says_so() {
+    let mut bench = Bench::new();
+    bench.run("CREATE TABLE t (a int); CREATE MATERIALIZED VIEW m AS SELECT a FROM t");
+    let bound = bench.bind("REFRESH MATERIALIZED VIEW CONCURRENTLY m WITH DATA").expect("bound");
+    let BoundStatement::Alter(None, notices) = bound.statement else { panic!("{:?}", bound.statement) };
+    assert_eq!(
+        notices.iter().map(|notice| notice.message.as_str()).collect::<Vec<_>>(),
+        ["materialized view \"m\" is kept up to date without REFRESH"]
+    );
+    for (sql, code, message) in [
+        ("REFRESH MATERIALIZED VIEW t", "42809", "\"t\" is not a materialized view"),
+        ("REFRESH MATERIALIZED VIEW nosuch", "42P01", "materialized view \"nosuch\" does not exist"),
+    ] {
+        let error = bench.bind(sql).expect_err(sql);
+        assert_eq!((error.sqlstate, error.message.as_str(), error.position), (code, message, Some(27)), "{sql}");
     }
 }

@@ -186,7 +186,10 @@ fn text_to_regtype(call: &Call<'_>) -> Result<ArrayRef> {
 fn type_oid(text: &str) -> Result<i32> {
     match number(text) {
         Some(oid) => Ok(oid),
-        None => parse_type_name(text).map(|(sql_type, _)| sql_type.oid()),
+        None => match parse_type_name(text) {
+            Ok((sql_type, _)) => Ok(sql_type.oid()),
+            Err(error) => crate::functions::system::describe::other_type_named(text).ok_or(error),
+        },
     }
 }
 

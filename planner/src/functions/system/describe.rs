@@ -85,33 +85,102 @@ fn second_argument(call: &Call<'_>) -> Result<ArrayRef> {
 }
 
 /// Types that are in `pg_type` though no column can have them.
+const OTHER_TYPES: &[(i32, &str)] = &[
+    (22, "int2vector"),
+    (24, "regproc"),
+    (27, "tid"),
+    (28, "xid"),
+    (29, "cid"),
+    (30, "oidvector"),
+    (32, "pg_ddl_command"),
+    (142, "xml"),
+    (194, "pg_node_tree"),
+    (269, "table_am_handler"),
+    (325, "index_am_handler"),
+    (600, "point"),
+    (601, "lseg"),
+    (602, "path"),
+    (603, "box"),
+    (604, "polygon"),
+    (628, "line"),
+    (650, "cidr"),
+    (705, "unknown"),
+    (718, "circle"),
+    (774, "macaddr8"),
+    (790, "money"),
+    (829, "macaddr"),
+    (869, "inet"),
+    (1033, "aclitem"),
+    (1034, "aclitem[]"),
+    (1266, "time with time zone"),
+    (1560, "bit"),
+    (1562, "bit varying"),
+    (1790, "refcursor"),
+    (2202, "regprocedure"),
+    (2203, "regoper"),
+    (2204, "regoperator"),
+    (2249, "record"),
+    (2275, "cstring"),
+    (2276, "\"any\""),
+    (2277, "anyarray"),
+    (2278, "void"),
+    (2279, "trigger"),
+    (2280, "language_handler"),
+    (2281, "internal"),
+    (2283, "anyelement"),
+    (2776, "anynonarray"),
+    (2970, "txid_snapshot"),
+    (3115, "fdw_handler"),
+    (3220, "pg_lsn"),
+    (3310, "tsm_handler"),
+    (3361, "pg_ndistinct"),
+    (3402, "pg_dependencies"),
+    (3500, "anyenum"),
+    (3614, "tsvector"),
+    (3615, "tsquery"),
+    (3642, "gtsvector"),
+    (3734, "regconfig"),
+    (3769, "regdictionary"),
+    (3831, "anyrange"),
+    (3838, "event_trigger"),
+    (3904, "int4range"),
+    (3906, "numrange"),
+    (3908, "tsrange"),
+    (3910, "tstzrange"),
+    (3912, "daterange"),
+    (3926, "int8range"),
+    (4072, "jsonpath"),
+    (4096, "regrole"),
+    (4191, "regcollation"),
+    (4451, "int4multirange"),
+    (4532, "nummultirange"),
+    (4533, "tsmultirange"),
+    (4534, "tstzmultirange"),
+    (4535, "datemultirange"),
+    (4536, "int8multirange"),
+    (4537, "anymultirange"),
+    (4538, "anycompatiblemultirange"),
+    (4600, "pg_brin_bloom_summary"),
+    (4601, "pg_brin_minmax_multi_summary"),
+    (5017, "pg_mcv_list"),
+    (5038, "pg_snapshot"),
+    (5069, "xid8"),
+    (5077, "anycompatible"),
+    (5078, "anycompatiblearray"),
+    (5079, "anycompatiblenonarray"),
+    (5080, "anycompatiblerange"),
+];
+
+/// The name of a type that no column can have.
 pub(in crate::functions) fn other_type(oid: i32) -> &'static str {
-    match oid {
-        22 => "int2vector",
-        27 => "tid",
-        28 => "xid",
-        29 => "cid",
-        30 => "oidvector",
-        194 => "pg_node_tree",
-        869 => "inet",
-        650 => "cidr",
-        705 => "unknown",
-        790 => "money",
-        1034 => "aclitem[]",
-        1033 => "aclitem",
-        1560 => "bit",
-        1562 => "bit varying",
-        2202 => "regprocedure",
-        2249 => "record",
-        2275 => "cstring",
-        2276 => "\"any\"",
-        2277 => "anyarray",
-        2278 => "void",
-        2279 => "trigger",
-        2281 => "internal",
-        2283 => "anyelement",
-        _ => "???",
-    }
+    OTHER_TYPES.iter().find(|(number, _)| *number == oid).map_or("???", |(_, name)| name)
+}
+
+/// The type of such a name.
+pub(in crate::functions) fn other_type_named(name: &str) -> Option<i32> {
+    let name = name.trim().to_lowercase();
+    let bare = name.strip_prefix("pg_catalog.").unwrap_or(&name);
+    OTHER_TYPES.iter().find(|(_, known)| *known == bare).map(|(oid, _)| *oid)
 }
 
 pub(super) fn nothing(call: &Call<'_>) -> Result<ArrayRef> {
@@ -121,6 +190,20 @@ pub(super) fn nothing(call: &Call<'_>) -> Result<ArrayRef> {
 pub(super) fn object_comment(call: &Call<'_>) -> Result<ArrayRef> {
     let (oids, environment) = (call.values::<Int32Type>(0)?, call.environment());
     call.build_texts(|row| Ok(oids.get(row).and_then(|oid| object(environment, oid)?.comment.clone())))
+}
+
+/// `table t`, `column a of table t`; NULL for what the catalog has not.
+pub(super) fn what_it_is(call: &Call<'_>) -> Result<ArrayRef> {
+    let (oids, columns, environment) = (call.values::<Int32Type>(1)?, call.values::<Int32Type>(2)?, call.environment());
+    call.build_texts(|row| {
+        let Some(found) = oids.get(row).and_then(|oid| object(environment, oid)) else { return Ok(None) };
+        let whole = format!("{} {}", found.kind().noun(), environment.catalog.shown_name(found, &environment.search_path));
+        let number = columns.get(row).and_then(|column| usize::try_from(column).ok()?.checked_sub(1));
+        Ok(Some(match number.and_then(|number| found.columns().get(number)) {
+            Some(column) => format!("column {} of {whole}", quoted(&column.name)),
+            None => whole,
+        }))
+    })
 }
 
 pub(super) fn column_comment(call: &Call<'_>) -> Result<ArrayRef> {

@@ -5,12 +5,10 @@ pub mod numbers;
 mod options;
 mod privilege;
 mod settings;
+mod size;
 mod sleep;
 
-use arrow::{
-    array::ArrayRef,
-    datatypes::{Int32Type, Int64Type},
-};
+use arrow::{array::ArrayRef, datatypes::Int32Type};
 use datafusion::{common::ScalarValue, logical_expr::lit};
 
 use super::{
@@ -19,9 +17,12 @@ use super::{
 };
 use crate::{
     bind::{Binder, Typed},
-    error::{PlanError, Result, sqlstate},
+    error::{PlanError, Result},
     types::SqlType,
 };
+
+/// Of functions that ask the server each time.
+const MEASURED: Traits = Traits { strict: true, local: true, volatile: true };
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("version() text", |binder, _| {
@@ -85,7 +86,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         let oids = call.values::<Int32Type>(0)?;
         call.build_texts(|row| Ok(oids.get(row).map(|oid| if oid == 10 { "millpond".to_owned() } else { format!("unknown (OID={oid})") })))
     }),
-    Entry::strict("pg_size_pretty(bigint) text", size_pretty),
+    Entry::strict("pg_size_pretty(bigint) text", size::pretty),
     Entry::rewrite("pg_sleep(double precision) void", |_, values| Ok(sleep::sleep(values))),
     Entry::rewrite("pg_cancel_backend(integer) boolean", |_, _| Ok(Typed::boolean(lit(false)))),
     Entry::rewrite("pg_terminate_backend(integer) boolean", |_, _| Ok(Typed::boolean(lit(false)))),
@@ -101,9 +102,15 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::strict("pg_collation_is_visible(oid) boolean", always).named("pg_type_is_visible"),
     Entry::strict("pg_ts_config_is_visible(oid) boolean", always).named("pg_type_is_visible"),
     Entry::strict("pg_statistics_obj_is_visible(oid) boolean", always).named("pg_type_is_visible"),
+    Entry::strict("pg_conversion_is_visible(oid) boolean", always).named("pg_type_is_visible"),
+    Entry::strict("pg_opfamily_is_visible(oid) boolean", always).named("pg_type_is_visible"),
+    Entry::strict("pg_ts_dict_is_visible(oid) boolean", always).named("pg_type_is_visible"),
+    Entry::strict("pg_ts_parser_is_visible(oid) boolean", always).named("pg_type_is_visible"),
+    Entry::strict("pg_ts_template_is_visible(oid) boolean", always).named("pg_type_is_visible"),
     Entry::kernel("format_type(oid, integer) text", Traits::NULLS, describe::format_type),
     Entry::kernel("obj_description(oid, name) text", Traits::LOCAL, describe::object_comment),
     Entry::kernel("obj_description(oid) text", Traits::LOCAL, describe::object_comment),
+    Entry::kernel("pg_describe_object(oid, oid, integer) text", Traits::LOCAL, describe::what_it_is),
     Entry::kernel("shobj_description(oid, name) text", Traits::NULLS, describe::nothing),
     Entry::kernel("col_description(oid, integer) text", Traits::LOCAL, describe::column_comment),
     Entry::kernel("pg_get_viewdef(oid) text", Traits::LOCAL, describe::view_definition),
@@ -132,12 +139,13 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("pg_get_serial_sequence(text, text) text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("pg_tablespace_location(oid) text", |_, _| Ok(Typed::text(""))),
     Entry::rewrite("pg_relation_is_publishable(regclass) boolean", |_, _| Ok(Typed::boolean(lit(false)))),
-    Entry::strict("pg_relation_size(oid) bigint", zero_size),
-    Entry::strict("pg_relation_size(oid, text) bigint", zero_size),
-    Entry::strict("pg_total_relation_size(oid) bigint", zero_size).named("pg_relation_size"),
-    Entry::strict("pg_table_size(oid) bigint", zero_size).named("pg_relation_size"),
-    Entry::strict("pg_indexes_size(oid) bigint", zero_size).named("pg_relation_size"),
-    Entry::rewrite("pg_database_size(name) bigint", |_, _| Ok(Typed::bigint(0))),
+    Entry::kernel("pg_relation_size(regclass) bigint", MEASURED, size::of_relation),
+    Entry::kernel("pg_relation_size(regclass, text) bigint", MEASURED, size::of_relation),
+    Entry::kernel("pg_total_relation_size(regclass) bigint", MEASURED, size::of_relation),
+    Entry::kernel("pg_table_size(regclass) bigint", MEASURED, size::of_relation),
+    Entry::kernel("pg_indexes_size(regclass) bigint", MEASURED, size::of_indexes),
+    Entry::kernel("pg_database_size(name) bigint", MEASURED, size::of_database),
+    Entry::kernel("pg_tablespace_size(oid) bigint", MEASURED, size::of_tablespace),
     Entry::kernel("to_regclass(text) regclass", Traits::LOCAL, describe::to_regclass),
     Entry::kernel("to_regtype(text) regtype", Traits::STRICT, describe::to_regtype),
     Entry::kernel("to_regnamespace(text) regnamespace", Traits::LOCAL, describe::to_regnamespace),
@@ -197,38 +205,4 @@ fn current_schemas(binder: &Binder<'_>, values: Vec<Typed>) -> Result<Typed> {
 fn always(call: &Call<'_>) -> Result<ArrayRef> {
     let oids = call.values::<Int32Type>(0)?;
     call.build_booleans(|row| Ok(oids.get(row).map(|_| true)))
-}
-
-fn zero_size(call: &Call<'_>) -> Result<ArrayRef> {
-    let oids = call.values::<Int32Type>(0)?;
-    call.build::<Int64Type>(|row| Ok(oids.get(row).map(|_| 0)))
-}
-
-fn size_pretty(call: &Call<'_>) -> Result<ArrayRef> {
-    let sizes = call.values::<Int64Type>(0)?;
-    call.build_texts(|row| Ok(sizes.get(row).map(pretty_size)))
-}
-
-/// 10 kB and more are shown in the next unit, rounded.
-fn pretty_size(bytes: i64) -> String {
-    const LIMIT: i64 = 10 * 1024;
-    let mut size = bytes;
-    let mut units = ["bytes", "kB", "MB", "GB", "TB", "PB"].into_iter();
-    let mut unit = units.next().unwrap_or("bytes");
-    for next in units {
-        let limit = if unit == "bytes" { LIMIT } else { LIMIT * 2 - 1 };
-        if size.abs() < limit {
-            break;
-        }
-        // One bit more than is shown, for rounding at the end.
-        size = if unit == "bytes" { size >> 9 } else { size >> 10 };
-        unit = next;
-    }
-    let shown = if unit == "bytes" { size } else { (size + 1) / 2 };
-    format!("{shown} {unit}")
-}
-
-/// The server cannot tell.
-fn invalid(message: String) -> PlanError {
-    PlanError::new(sqlstate::UNDEFINED_OBJECT, message)
 }

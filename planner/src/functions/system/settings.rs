@@ -1,16 +1,17 @@
 //! Settings of the session, which the server keeps.
 
+use arrow::array::ArrayRef;
+
 use crate::{
     bind::{Binder, Typed},
-    error::{PlanError, Result},
+    error::{PlanError, Result, sqlstate},
+    functions::kernel::{Call, Kernel},
     types::SqlType,
 };
 
-/// The value of a setting whose name is a constant.
+/// The value of a setting; of one whose name is a constant that at the beginning of the statement.
 pub(super) fn current(binder: &Binder<'_>, values: Vec<Typed>) -> Result<Typed> {
-    let Some(name) = values[0].constant_text() else {
-        return Err(PlanError::unsupported("current_setting with a name that is no constant is not supported").with_hint("Use SHOW."));
-    };
+    let Some(name) = values[0].constant_text() else { return Ok(current_of_rows(binder, values)) };
     if let Some(value) = binder.context.system.setting(&name.to_lowercase()) {
         return Ok(Typed::text(&value));
     }
@@ -19,7 +20,31 @@ pub(super) fn current(binder: &Binder<'_>, values: Vec<Typed>) -> Result<Typed> 
     if missing_ok {
         return Ok(Typed::null(SqlType::Text));
     }
-    Err(super::invalid(format!("unrecognized configuration parameter \"{name}\"")))
+    Err(unrecognized(name))
+}
+
+fn unrecognized(name: &str) -> PlanError {
+    PlanError::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+}
+
+fn current_of_rows(binder: &Binder<'_>, values: Vec<Typed>) -> Typed {
+    let kernel = Kernel { name: "current_setting", operator: None, evaluate: each, traits: super::MEASURED };
+    let types = values.iter().map(|value| value.sql_type.arrow()).collect();
+    let arguments = values.into_iter().map(|value| value.expr).collect();
+    Typed::new(kernel.call(arguments, types, SqlType::Text.arrow(), &binder.environment), SqlType::Text)
+}
+
+fn each(call: &Call<'_>) -> Result<ArrayRef> {
+    let (names, environment) = (call.texts(0)?, call.environment());
+    let missing_ok = if call.arguments.len() > 1 { Some(call.booleans(1)?) } else { None };
+    call.build_texts(|row| {
+        let Some(name) = names.get(row) else { return Ok(None) };
+        match environment.live.setting(&name.to_lowercase()) {
+            Some(value) => Ok(Some(value)),
+            None if missing_ok.as_ref().is_some_and(|missing_ok| missing_ok.get(row) == Some(true)) => Ok(None),
+            None => Err(unrecognized(name)),
+        }
+    })
 }
 
 /// `set_config` gives the value back; the server sees the call before it is bound if it is to have an effect.

@@ -108,6 +108,8 @@ pub enum Statement {
     Analyze(Vec<ObjectName>),
     /// VACUUM, which has nothing to do
     Vacuum,
+    /// REFRESH MATERIALIZED VIEW, which has nothing to do either
+    Refresh(ObjectName),
     /// FLUSH: returns when what was written before is in every view
     Flush,
     /// LISTEN, UNLISTEN and NOTIFY, which are accepted for drivers' sake; the tag to answer
@@ -157,6 +159,7 @@ impl Statement {
             Self::Explain(_) => "EXPLAIN".into(),
             Self::Analyze(_) => "ANALYZE".into(),
             Self::Vacuum => "VACUUM".into(),
+            Self::Refresh(_) => "REFRESH MATERIALIZED VIEW".into(),
             Self::Flush => "FLUSH".into(),
             Self::Notification(tag) => (*tag).into(),
         }

@@ -288,3 +288,22 @@ fn upper_can_be_watched() {
     assert!(upper.has_changed().unwrap());
     assert_eq!(*upper.borrow_and_update(), Epoch(3));
 }
+
+#[test]
+fn rows_have_a_size_wherever_they_are() {
+    for key in [unique(), CollectionKey::WholeRow] {
+        let place = Place::new(64 << 20);
+        let collection = place.open(key);
+        assert_eq!(collection.bytes(), 0);
+        let rows: Vec<_> = (0..20_000).map(|id| (row(id, "x", 0.5), 1)).collect();
+        collection.seal(Epoch(1), vec![signed(&rows)], None).unwrap();
+        let sealed = collection.bytes();
+        place.clock.advance(Duration::from_secs(2));
+        collection.fold().unwrap();
+        assert_eq!(collection.retained_bytes(), 0);
+        let folded = collection.bytes();
+        collection.fold_now().unwrap();
+        let flushed = collection.bytes();
+        assert!([sealed, folded, flushed].iter().all(|bytes| *bytes > 20_000), "{sealed} {folded} {flushed}");
+    }
+}
