@@ -178,6 +178,8 @@ fn join(kind: JoinKind, output: &[usize]) -> Bench {
         output: output.to_vec(),
         left: StreamProperties::default(),
         right: StreamProperties::default(),
+        left_bounds: vec![],
+        right_bounds: vec![],
         left_expiry: None,
         right_expiry: None,
     };
