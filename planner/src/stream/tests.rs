@@ -108,6 +108,11 @@ fn inequalities_free_join_state() {
     assert!(plan.contains("right rows, until the watermark passes date_time + 10 s"), "{plan}");
     let plan = bench.explain("SELECT b.auction FROM bid b JOIN auction a ON a.id = b.auction AND b.date_time >= a.date_time");
     assert!(plan.contains("left rows, until the watermark passes date_time\n") && plan.contains("right rows, for ever"), "{plan}");
+    let plan = bench.explain(
+        "SELECT a.id FROM auction a WHERE NOT EXISTS (SELECT 1 FROM bid b WHERE b.auction = a.id
+         AND b.date_time BETWEEN a.date_time AND a.date_time + INTERVAL '10' SECOND AND b.price > 1)",
+    );
+    assert!(plan.contains("AntiJoin") && !plan.contains("SemiJoin") && !plan.contains("for ever"), "no domain is needed: {plan}");
     let plan = bench.explain("SELECT b.price FROM bid b JOIN event e ON e.v = b.price AND b.date_time = e.at");
     assert!(!plan.contains("rows, until the watermark"), "late rows of a table may come: {plan}");
 }
