@@ -370,9 +370,9 @@ pub struct JoinSpec {
     /// What is known of each input.
     pub right: StreamProperties,
     /// What equalities and the condition say about left time columns, where both columns carry a watermark.
-    pub left_bounds: Vec<TimeBound>,
+    pub left_bounds: Box<[TimeBound]>,
     /// The same for right ones.
-    pub right_bounds: Vec<TimeBound>,
+    pub right_bounds: Box<[TimeBound]>,
     /// A left column with bounds: a row dies when the watermark that the join emits for the column is above its value. Only where no row
     /// ever comes below the watermarks that this one is made of.
     pub left_expiry: Option<usize>,

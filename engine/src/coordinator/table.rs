@@ -13,7 +13,7 @@ use std::{
 };
 
 use arrow::{
-    array::{Array, ArrayRef, BooleanArray, Int64Array, UInt64Array},
+    array::{ArrayRef, BooleanArray, UInt64Array},
     compute::{concat_batches, filter_record_batch, take_record_batch},
     datatypes::SchemaRef,
     record_batch::RecordBatch,
@@ -28,7 +28,8 @@ use millpond_storage::{
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-use crate::{chunk::row_text, error::Result, operator::event_time::micros, side::JobSide, source::options::WatermarkSpec};
+use super::timely::Timely;
+use crate::{error::Result, side::JobSide, source::options::WatermarkSpec};
 
 /// Rows per batch of a scan.
 const BATCH_ROWS: usize = 8192;
@@ -299,30 +300,6 @@ impl TableHandle {
         self.last_acknowledged.fetch_max(epoch.0, Ordering::AcqRel);
     }
 
-    /// What of some transactions, in their order, gets into the table, and the watermark after them: behind the greatest event time that was ever
-    /// inserted; a deletion does not take it back. A transaction's rows are late by the watermark of those before it, whatever epoch they are in.
-    fn timely(&self, epoch: Epoch, transactions: Vec<Vec<SignedBatch>>) -> Result<(Vec<SignedBatch>, Option<(usize, i64)>)> {
-        let Some(watermark) = self.watermark else { return Ok((transactions.into_iter().flatten().collect(), None)) };
-        let mut reached = self.collection.watermark_us(self.collection.upper()).map(|(_, micros)| micros);
-        let mut kept = Vec::new();
-        for batches in transactions {
-            let before = reached;
-            for changes in batches {
-                let times = micros(changes.batch.column(watermark.column))?;
-                let inserted = (0..times.len()).filter(|row| times.is_valid(*row) && changes.sign(*row) > 0);
-                let newest = inserted.map(|row| times.value(row)).max();
-                reached = reached.max(newest.map(|newest| newest.saturating_sub(watermark.delay)));
-                kept.push(match (&self.late, before) {
-                    (Some(side), Some(before)) => {
-                        without_late(changes, &times, before, |row, reason| side.late_row_of(epoch, row, reason))?
-                    }
-                    _ => changes,
-                });
-            }
-        }
-        Ok((kept, reached.map(|micros| (watermark.column, micros))))
-    }
-
     /// Publishes an epoch.
     pub(super) fn seal(&self, epoch: Epoch) -> Result<()> {
         // The end of the epoch is durable, so the log has decided on all before it.
@@ -334,7 +311,13 @@ impl TableHandle {
         if transactions.is_empty() || epoch <= self.collection.upper() {
             self.collection.advance(epoch);
         } else {
-            let (batches, watermark) = self.timely(epoch, transactions)?;
+            let Timely { batches, watermark } = match self.watermark {
+                Some(watermark) => {
+                    let before = self.collection.watermark_us(self.collection.upper()).map(|(_, micros)| micros);
+                    Timely::new((watermark, before), transactions, epoch, self.late.as_ref())?
+                }
+                None => Timely { batches: transactions.into_iter().flatten().collect(), watermark: None },
+            };
             self.collection.seal(epoch, batches, watermark)?;
         }
         let mut open = self.open.lock();
@@ -348,20 +331,6 @@ impl TableHandle {
         }
         Ok(())
     }
-}
-
-/// The changes without the rows whose time is below a watermark, which go to `divert`.
-fn without_late(changes: SignedBatch, times: &Int64Array, below: i64, mut divert: impl FnMut(String, String)) -> Result<SignedBatch> {
-    let late = |row: usize| times.is_valid(row) && times.value(row) < below;
-    if !(0..times.len()).any(late) {
-        return Ok(changes);
-    }
-    for row in (0..times.len()).filter(|row| late(*row)) {
-        divert(row_text(&changes.batch, row), format!("event time is below the watermark {below}"));
-    }
-    let kept: Vec<bool> = (0..times.len()).map(|row| !late(row)).collect();
-    let signs = changes.signs.as_ref().map(|signs| signs.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(sign, _)| *sign).collect());
-    Ok(SignedBatch { batch: filter_record_batch(&changes.batch, &BooleanArray::from(kept))?, signs })
 }
 
 impl Open {

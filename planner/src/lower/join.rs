@@ -70,8 +70,8 @@ impl Lowering<'_> {
             output,
             left: left_known.for_graph(),
             right: right_known.for_graph(),
-            left_bounds: times.left_bounds,
-            right_bounds: times.right_bounds,
+            left_bounds: times.left_bounds.into(),
+            right_bounds: times.right_bounds.into(),
             left_expiry: times.left_expiry,
             right_expiry: times.right_expiry,
         };

@@ -87,7 +87,7 @@ pub(super) struct Side {
     /// Weight of all rows per key, where the other side asks for it.
     pub(super) weights: Option<PointTable>,
     /// What is known of its time columns.
-    pub(super) bounds: Vec<TimeBound>,
+    pub(super) bounds: Box<[TimeBound]>,
     pub(super) expiry: Option<Expiry>,
     /// Watermark per input column.
     pub(super) watermarks: Vec<Option<i64>>,

@@ -47,8 +47,8 @@ fn spec(kind: JoinKind, with_condition: bool) -> JoinSpec {
         output,
         left: StreamProperties::default(),
         right: StreamProperties::default(),
-        left_bounds: vec![],
-        right_bounds: vec![],
+        left_bounds: Box::default(),
+        right_bounds: Box::default(),
         left_expiry: None,
         right_expiry: None,
     }
@@ -178,7 +178,7 @@ fn one_row_that_matches_many_gives_them_in_steps() {
 fn watermarks_on_join_columns_are_the_minimum() {
     let mut spec = spec(JoinKind::Inner, false);
     spec.on = vec![(2, 2)];
-    spec.left_bounds = vec![TimeBound { column: 2, partner: 2, shift_us: 0 }];
+    spec.left_bounds = [TimeBound { column: 2, partner: 2, shift_us: 0 }].into();
     spec.right_bounds = spec.left_bounds.clone();
     spec.output = vec![1, 2, 5, 6];
     let mut bench = bench(spec, Settings::default());

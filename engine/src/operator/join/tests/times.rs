@@ -143,7 +143,7 @@ fn rows_without_a_time_stay_where_nulls_match() {
         let mut spec = append_only(spec(JoinKind::Inner, false));
         spec.on = vec![(TIME, TIME)];
         spec.null_equal = vec![null_equal];
-        spec.left_bounds = vec![TimeBound { column: TIME, partner: TIME, shift_us: 0 }];
+        spec.left_bounds = [TimeBound { column: TIME, partner: TIME, shift_us: 0 }].into();
         spec.right_bounds = spec.left_bounds.clone();
         (spec.left_expiry, spec.right_expiry) = (Some(TIME), Some(TIME));
         spec.output = vec![0, 2, 4, 6];
