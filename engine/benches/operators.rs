@@ -390,6 +390,8 @@ fn join_spec(kind: JoinKind, with_condition: bool, append_only: bool) -> (JoinSp
         output,
         left: properties.clone(),
         right: properties,
+        left_bounds: Box::default(),
+        right_bounds: Box::default(),
         left_expiry: None,
         right_expiry: None,
     };

@@ -40,7 +40,7 @@ use crate::{
         status::{CheckpointStatus, ExchangeStatus, JobCommand, JobHandle, JobState, JobStatus},
         stops::{Starting, Stop, Stops},
     },
-    side::{SideRow, SideRows},
+    side::{JobSide, SideRow, SideRows},
     source::Source,
     term::next_term,
 };
@@ -162,7 +162,8 @@ impl Engine {
             (None, false) => CollectionKey::WholeRow,
         };
         let collection = self.shared.open_collection(spec.id, spec.schema, key, false)?;
-        let table = TableHandle::new(spec.id, collection.clone(), self.shared.coordinator.log().clone(), spec.watermark);
+        let late = spec.diverts_late_rows.then(|| JobSide { shared: Arc::downgrade(&self.shared), job: spec.id });
+        let table = TableHandle::new(spec.id, collection.clone(), self.shared.coordinator.log().clone(), spec.watermark, late);
         self.shared.coordinator.add_table(table.clone());
         collection.advance(self.shared.coordinator.closed().epoch);
         self.shared.add_relation(spec.id, spec.name, collection, vec![table.clone()], Vec::new());

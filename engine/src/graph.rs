@@ -181,9 +181,8 @@ impl std::fmt::Debug for Expression {
 ///
 /// *Watermarks.* A watermark `t` on a column promises that no later change has a value below `t` there; so a value `v` is final once `v < t`.
 /// `properties.watermark_columns` says on which output columns an operator emits one: the same value on columns that pass through, on group
-/// and partition columns; the minimum over both sides on a join's `on` columns, and less the delay on its expiry columns; the minimum over
-/// all inputs in a union; and for `HopWindow` the start
-/// and the end of the earliest window that contains `t`.
+/// and partition columns; on a join's bounded columns the minimum of the column's own watermark and of what its bounds make of the other
+/// side's; the minimum over all inputs in a union; and for `HopWindow` the start and the end of the earliest window that contains `t`.
 #[derive(Clone, Debug)]
 pub enum OperatorSpec {
     /// Rows of an external source, projected: output column i is source column `projection[i]`.
@@ -370,12 +369,27 @@ pub struct JoinSpec {
     pub left: StreamProperties,
     /// What is known of each input.
     pub right: StreamProperties,
-    /// Window joins, both sides or none: a left row dies when the join's watermark is above this column's value plus the microseconds;
-    /// (column, delay). The join's watermark is the minimum of the left watermark on `left_expiry`'s column and the right watermark on
-    /// `right_expiry`'s.
-    pub left_expiry: Option<(usize, i64)>,
+    /// What equalities and the condition say about left time columns, where both columns carry a watermark.
+    pub left_bounds: Box<[TimeBound]>,
+    /// The same for right ones.
+    pub right_bounds: Box<[TimeBound]>,
+    /// A left column with bounds: a row dies when the watermark that the join emits for the column is above its value. Only where no row
+    /// ever comes below the watermarks that this one is made of.
+    pub left_expiry: Option<usize>,
     /// The same for right rows; the column is one of the right input.
-    pub right_expiry: Option<(usize, i64)>,
+    pub right_expiry: Option<usize>,
+}
+
+/// A time column of one side of a join that is not below one of the other side plus a constant, in every pair of rows that match. So a row
+/// whose value is below the other side's watermark plus the constant gets no more matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimeBound {
+    /// Column of the side's input.
+    pub column: usize,
+    /// Column of the other side's input.
+    pub partner: usize,
+    /// Microseconds, of either sign: `column >= partner + shift_us`.
+    pub shift_us: i64,
 }
 
 /// The kind of a join.

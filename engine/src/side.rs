@@ -73,6 +73,15 @@ pub(crate) struct JobSide {
     pub(crate) job: u64,
 }
 
+impl JobSide {
+    /// A row that a table took in `epoch` and puts aside.
+    pub(crate) fn late_row_of(&self, epoch: Epoch, row_text: String, reason: String) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.late.push(SideRow::new(self.job, "Table", epoch, row_text, reason));
+        }
+    }
+}
+
 impl SideOutput for JobSide {
     fn late_row(&self, operator: &str, row_text: String, reason: String) {
         if let Some(shared) = self.shared.upgrade() {

@@ -102,7 +102,7 @@ impl StreamRelations for KnownRelations<'_> {
                 append_only: table.append_only,
                 stream_key: table.primary_key.as_ref().map(|key| key.columns.clone()),
                 watermark_column: table.watermark.map(|watermark| watermark.column),
-                late_rows_diverted: table.watermark.is_some() && table.late_rows == LateRows::Divert,
+                late_rows_diverted: table.diverts_late_rows(),
             }),
             ObjectBody::Source(source) => Some(StreamRelation {
                 name,
@@ -139,7 +139,8 @@ pub(crate) fn create_table(state: &ServerState, object: &Object) -> Result<()> {
         schema: object.arrow_schema(),
         primary_key: table.primary_key.as_ref().map(|key| key.columns.clone()),
         append_only: table.append_only,
-        watermark: table.watermark.filter(|_| table.late_rows == LateRows::Keep).map(watermark_spec),
+        watermark: table.watermark.map(watermark_spec),
+        diverts_late_rows: table.diverts_late_rows(),
     })?;
     Ok(())
 }

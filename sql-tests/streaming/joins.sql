@@ -39,3 +39,7 @@ SELECT b.k, b.v, x.id AS uid FROM bag b LEFT JOIN LATERAL (SELECT * FROM u WHERE
 SELECT t.id, b.v FROM t ASOF JOIN bag b ON b.k = t.k AND b.v < t.v;
 -- postgres
 SELECT t.id, x.v FROM t CROSS JOIN LATERAL (SELECT v FROM bag b WHERE b.k = t.k AND b.v < t.v ORDER BY v DESC LIMIT 1) AS x;
+SELECT x.id, y.id AS y_id, x.at FROM m x JOIN m y ON y.b = x.b AND y.at BETWEEN x.at AND x.at + INTERVAL '10 minutes';
+SELECT x.id, x.at, y.at AS y_at FROM m x LEFT JOIN m y ON y.b = x.b AND y.at > x.at - INTERVAL '15 minutes' AND y.at < x.at;
+SELECT x.id, y.id AS y_id FROM m x FULL JOIN m y ON x.at = y.at AND x.b = y.b;
+SELECT id FROM m x WHERE NOT EXISTS (SELECT 1 FROM m y WHERE y.b = x.b AND y.at >= x.at + INTERVAL '5 minutes');

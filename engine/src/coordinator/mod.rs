@@ -11,6 +11,7 @@ pub mod sources;
 pub mod table;
 #[cfg(test)]
 mod tests;
+mod timely;
 
 use std::{
     collections::{BTreeMap, HashSet},

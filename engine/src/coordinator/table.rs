@@ -13,9 +13,9 @@ use std::{
 };
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BooleanArray, UInt64Array},
+    array::{ArrayRef, BooleanArray, UInt64Array},
     compute::{concat_batches, filter_record_batch, take_record_batch},
-    datatypes::{SchemaRef, TimestampMicrosecondType},
+    datatypes::SchemaRef,
     record_batch::RecordBatch,
 };
 use millpond_storage::{
@@ -28,7 +28,8 @@ use millpond_storage::{
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-use crate::{error::Result, source::options::WatermarkSpec};
+use super::timely::Timely;
+use crate::{error::Result, side::JobSide, source::options::WatermarkSpec};
 
 /// Rows per batch of a scan.
 const BATCH_ROWS: usize = 8192;
@@ -45,8 +46,10 @@ pub struct TableSpec {
     pub primary_key: Option<Vec<usize>>,
     /// Rows are never updated or deleted.
     pub append_only: bool,
-    /// Of its event time, if late rows are kept.
+    /// Of its event time.
     pub watermark: Option<WatermarkSpec>,
+    /// Rows below the watermark do not get into the table. Only for a table whose rows are never updated or deleted.
+    pub diverts_late_rows: bool,
 }
 
 /// A table.
@@ -55,6 +58,8 @@ pub struct TableHandle {
     pub id: u64,
     collection: Arc<Collection>,
     watermark: Option<WatermarkSpec>,
+    /// Where late rows go, if they are not kept.
+    late: Option<JobSide>,
     serial: Arc<AsyncMutex<()>>,
     open: Mutex<Open>,
     last_acknowledged: AtomicU64,
@@ -141,12 +146,19 @@ pub struct Acknowledged {
 }
 
 impl TableHandle {
-    /// A table over its collection, whose changes go into the log.
-    pub fn new(id: u64, collection: Arc<Collection>, log: Arc<EpochLog>, watermark: Option<WatermarkSpec>) -> Arc<Self> {
+    /// A table over its collection, whose changes go into the log. Late rows go to `late`, or stay.
+    pub(crate) fn new(
+        id: u64,
+        collection: Arc<Collection>,
+        log: Arc<EpochLog>,
+        watermark: Option<WatermarkSpec>,
+        late: Option<JobSide>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id,
             collection,
             watermark,
+            late,
             serial: Arc::default(),
             open: Mutex::default(),
             last_acknowledged: AtomicU64::new(0),
@@ -288,31 +300,26 @@ impl TableHandle {
         self.last_acknowledged.fetch_max(epoch.0, Ordering::AcqRel);
     }
 
-    /// The watermark behind the greatest event time that was ever inserted, these changes included. A deletion does not take it back.
-    fn watermark_after(&self, watermark: WatermarkSpec, batches: &[SignedBatch]) -> Option<(usize, i64)> {
-        let before = self.collection.watermark_us(self.collection.upper()).map(|(_, micros)| micros);
-        let newest = batches.iter().filter_map(|changes| {
-            let times = changes.batch.column(watermark.column).as_primitive_opt::<TimestampMicrosecondType>()?;
-            (0..times.len()).filter(|row| times.is_valid(*row) && changes.sign(*row) > 0).map(|row| times.value(row)).max()
-        });
-        let reached = newest.max().map(|newest| newest.saturating_sub(watermark.delay)).max(before);
-        reached.map(|micros| (watermark.column, micros))
-    }
-
     /// Publishes an epoch.
     pub(super) fn seal(&self, epoch: Epoch) -> Result<()> {
         // The end of the epoch is durable, so the log has decided on all before it.
         self.withdraw_failed();
-        let batches: Vec<SignedBatch> = {
+        let transactions: Vec<Vec<SignedBatch>> = {
             let open = self.open.lock();
-            open.pending.iter().filter(|p| p.epoch <= epoch).flat_map(|p| p.batches.iter().cloned()).collect()
+            open.pending.iter().filter(|p| p.epoch <= epoch).map(|p| p.batches.clone()).collect()
         };
-        if batches.is_empty() {
+        if transactions.is_empty() || epoch <= self.collection.upper() {
             self.collection.advance(epoch);
-            return Ok(());
+        } else {
+            let Timely { batches, watermark } = match self.watermark {
+                Some(watermark) => {
+                    let before = self.collection.watermark_us(self.collection.upper()).map(|(_, micros)| micros);
+                    Timely::new((watermark, before), transactions, epoch, self.late.as_ref())?
+                }
+                None => Timely { batches: transactions.into_iter().flatten().collect(), watermark: None },
+            };
+            self.collection.seal(epoch, batches, watermark)?;
         }
-        let watermark = self.watermark.and_then(|watermark| self.watermark_after(watermark, &batches));
-        self.collection.seal(epoch, batches, watermark)?;
         let mut open = self.open.lock();
         open.pending.retain(|pending| pending.epoch > epoch);
         open.layers.retain(|layer| layer.epoch > epoch);

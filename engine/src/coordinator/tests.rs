@@ -48,7 +48,7 @@ async fn open(dir: &Path, faults: &FileFaults, sources: &[Arc<SourceHandle>]) ->
         let directory = dir.join("collections").join(id.to_string());
         let spec = CollectionSpec { id, schema: schema(), key: CollectionKey::Columns(vec![0]), directory, durable_deltas: false };
         let collection = Collection::open(spec, &MemoryBudget::new(64 << 20), RocksShared::new(1 << 20)).expect("a collection");
-        coordinator.add_table(TableHandle::new(id, collection, log.clone(), None));
+        coordinator.add_table(TableHandle::new(id, collection, log.clone(), None, None));
     }
     sources.iter().for_each(|source| coordinator.add_source(source.clone()));
     coordinator.recover(records).await.expect("recovered");

@@ -121,13 +121,14 @@ impl Collector {
 pub struct Materialize {
     collector: Arc<Collector>,
     subtask: usize,
+    watermark_column: Option<usize>,
     watermark: Option<(usize, i64)>,
 }
 
 impl Materialize {
-    /// The operator of one subtask.
-    pub fn new(collector: Arc<Collector>, subtask: usize) -> Self {
-        Self { collector, subtask, watermark: None }
+    /// The operator of one subtask. A collection has a watermark on one column at most: those on others are not taken.
+    pub fn new(collector: Arc<Collector>, subtask: usize, watermark_column: Option<usize>) -> Self {
+        Self { collector, subtask, watermark_column, watermark: None }
     }
 }
 
@@ -139,7 +140,9 @@ impl Operator for Materialize {
     }
 
     fn on_watermark(&mut self, _port: usize, watermark: Watermark, _out: &mut Output) -> Result<Progress> {
-        self.watermark = Some((watermark.column, watermark.micros));
+        if self.watermark_column == Some(watermark.column) {
+            self.watermark = Some((watermark.column, watermark.micros));
+        }
         Ok(Progress::Done)
     }
 
@@ -184,9 +187,10 @@ mod tests {
     fn an_epoch_is_sealed_with_the_watermark_it_closed_with() {
         let collector = Arc::new(Collector::default());
         let out = &mut Output::default();
-        let mut roots: Vec<_> = (0..2).map(|subtask| Materialize::new(collector.clone(), subtask)).collect();
+        let mut roots: Vec<_> = (0..2).map(|subtask| Materialize::new(collector.clone(), subtask, Some(3))).collect();
         let mut at = |root: usize, micros: i64, epoch: u64| {
             let _ = roots[root].on_watermark(0, Watermark { column: 3, micros }, out).expect("a watermark");
+            let _ = roots[root].on_watermark(0, Watermark { column: 2, micros: 1 }, out).expect("a watermark of no interest");
             let _ = roots[root].on_barrier(&barrier(epoch), out).expect("a barrier");
         };
         at(0, 10, 1);
@@ -204,7 +208,7 @@ mod tests {
         let earlier = vec![(Epoch(2), SignedBatch::inserts(batch(9)))];
         let collector = Arc::new(Collector::restored(earlier));
         let out = &mut Output::default();
-        let mut roots: Vec<_> = (0..2).map(|subtask| Materialize::new(collector.clone(), subtask)).collect();
+        let mut roots: Vec<_> = (0..2).map(|subtask| Materialize::new(collector.clone(), subtask, Some(3))).collect();
         let chunk = |value| Chunk::inserts(batch(value));
         let _ = roots[0].on_chunk(0, chunk(1), out).expect("a chunk");
         let open = collector.open(0);
@@ -229,7 +233,7 @@ mod tests {
     fn what_is_not_sealed_comes_back_in_its_epoch() {
         let collector = Arc::new(Collector::default());
         let out = &mut Output::default();
-        let mut root = Materialize::new(collector.clone(), 1);
+        let mut root = Materialize::new(collector.clone(), 1, Some(3));
         for epoch in 1..4 {
             let _ = root.on_chunk(0, Chunk::inserts(batch(epoch)), out).expect("a chunk");
             if epoch < 3 {

@@ -113,8 +113,15 @@ async fn bare_engine(dir: &Path, log: LogOptions) -> Arc<Engine> {
         log,
     };
     let engine = Engine::open(config).await.expect("opens");
-    let table =
-        TableSpec { id: TABLE, name: "t".into(), schema: schema(&["k", "v"]), primary_key: None, append_only: false, watermark: None };
+    let table = TableSpec {
+        id: TABLE,
+        name: "t".into(),
+        schema: schema(&["k", "v"]),
+        primary_key: None,
+        append_only: false,
+        watermark: None,
+        diverts_late_rows: false,
+    };
     engine.create_table(table).expect("a table");
     engine
 }

@@ -178,6 +178,8 @@ fn join(kind: JoinKind, output: &[usize]) -> Bench {
         output: output.to_vec(),
         left: StreamProperties::default(),
         right: StreamProperties::default(),
+        left_bounds: Box::default(),
+        right_bounds: Box::default(),
         left_expiry: None,
         right_expiry: None,
     };

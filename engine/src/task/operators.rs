@@ -114,7 +114,9 @@ impl OperatorPlan {
             context.applied_watermark = applied(node.id);
             operators.push(match &node.spec {
                 spec if is_scan(spec) => Box::new(PassThrough),
-                OperatorSpec::Materialize { .. } => Box::new(Materialize::new(collector.clone(), index)),
+                OperatorSpec::Materialize { .. } => {
+                    Box::new(Materialize::new(collector.clone(), index, node.properties.watermark_columns.first().copied()))
+                }
                 _ => operator::build(node, &mut context)?,
             });
         }

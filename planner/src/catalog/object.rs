@@ -130,6 +130,13 @@ pub struct Table {
     pub options: BTreeMap<String, String>,
 }
 
+impl Table {
+    /// Whether no row below the watermark is ever in it, nor leaves it.
+    pub fn diverts_late_rows(&self) -> bool {
+        self.append_only && self.watermark.is_some() && self.late_rows == LateRows::Divert
+    }
+}
+
 /// A source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {

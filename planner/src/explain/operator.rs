@@ -3,7 +3,7 @@
 use arrow::datatypes::Schema;
 use millpond_engine::graph::{
     AggregateCall, AggregateFunction, AggregateSpec, CollectionKeySpec, Expression, JoinKind, JoinSpec, OperatorNode, OperatorSpec,
-    OrderColumn, RankKind, TopNSpec, WindowStep,
+    OrderColumn, RankKind, TimeBound, TopNSpec, WindowStep,
 };
 
 use super::{column_name, names, number};
@@ -178,8 +178,8 @@ pub(super) fn state(node: &OperatorNode, inputs: &[&Schema]) -> Vec<String> {
             kept
         }
         OperatorSpec::Join(spec) => vec![
-            format!("left rows, {}", join_until(spec.left_expiry, input(0))),
-            format!("right rows, {}", join_until(spec.right_expiry, input(1))),
+            format!("left rows, {}", join_until(spec.left_expiry, &spec.left_bounds, input(0))),
+            format!("right rows, {}", join_until(spec.right_expiry, &spec.right_bounds, input(1))),
         ],
         OperatorSpec::TopN(spec) => vec![format!("rows, {}", until(spec.expiry.map(|at| spec.partition_by[at]), input(0)))],
         OperatorSpec::EmitOnWindowClose { column } => vec![format!("rows, {}", until(Some(*column), input(0)))],
@@ -194,11 +194,14 @@ pub(super) fn state(node: &OperatorNode, inputs: &[&Schema]) -> Vec<String> {
     }
 }
 
-fn join_until(expiry: Option<(usize, i64)>, schema: &Schema) -> String {
-    match expiry {
-        Some((column, 0)) => format!("until the watermark passes {}", column_name(schema, column)),
-        Some((column, delay)) => format!("until the watermark passes {} + {}", column_name(schema, column), micros(delay)),
-        None => "for ever".to_owned(),
+fn join_until(expiry: Option<usize>, bounds: &[TimeBound], schema: &Schema) -> String {
+    let Some(column) = expiry else { return "for ever".to_owned() };
+    let name = column_name(schema, column);
+    // What the other side's watermark has to pass, which lags behind or hurries on.
+    match bounds.iter().filter(|bound| bound.column == column).map(|bound| bound.shift_us).max() {
+        None | Some(0) => format!("until the watermark passes {name}"),
+        Some(shift) if shift < 0 => format!("until the watermark passes {name} + {}", micros(-shift)),
+        Some(shift) => format!("until the watermark passes {name} - {}", micros(shift)),
     }
 }
 

@@ -86,7 +86,7 @@ impl Lowering<'_> {
         let spec = AggregateSpec {
             calls: calls.collect(),
             append_only_input: known.append_only,
-            expiry: known.closing_position(&group_by, true),
+            expiry: known.expiry_position(&group_by),
             emit_on_close: None,
             group_by: group_by.clone(),
         };

@@ -13,7 +13,7 @@ use super::{Lowering, input_columns::Wanted, nullable_schema};
 use crate::{
     error::Result,
     optimize::unsupported,
-    stream::{columns::moved, join_expiry, node::NodeIndex},
+    stream::{columns::moved, node::NodeIndex, time_bounds},
 };
 
 /// A join with its sides in the order in which the engine has them.
@@ -47,9 +47,9 @@ impl Lowering<'_> {
             Some(condition) => Some(moved(&self.expression(condition, &schema)?, &place)?),
             None => None,
         };
-        let bounds = sides.condition.as_ref().map(|condition| join_expiry::time_bounds(condition, &schema, left_width)).unwrap_or_default();
+        let inequalities = sides.condition.as_ref().map(|condition| time_bounds::inequalities(condition, &schema)).unwrap_or_default();
         let (left_known, right_known) = (&self.arena.node(left.node).properties, &self.arena.node(right.node).properties);
-        let expiry = join_expiry::expiry(&on, &bounds, left_known, right_known);
+        let times = time_bounds::join_times(&on, &inequalities, left_width, left_known, right_known);
         let mut output: Vec<usize> = match sides.kind {
             JoinKind::Inner | JoinKind::Left | JoinKind::Right | JoinKind::Full => (0..left_width + right_width).map(place).collect(),
             JoinKind::LeftMark => (0..left_width).chain([joined_width]).collect(),
@@ -70,8 +70,10 @@ impl Lowering<'_> {
             output,
             left: left_known.for_graph(),
             right: right_known.for_graph(),
-            left_expiry: expiry.map(|(left, _)| left),
-            right_expiry: expiry.map(|(_, right)| right),
+            left_bounds: times.left_bounds.into(),
+            right_bounds: times.right_bounds.into(),
+            left_expiry: times.left_expiry,
+            right_expiry: times.right_expiry,
         };
         // A bare existence test only counts the other side's rows.
         let tests_existence = matches!(spec.kind, JoinKind::LeftSemi | JoinKind::LeftAnti | JoinKind::LeftMark) && spec.condition.is_none();

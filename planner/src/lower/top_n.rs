@@ -38,7 +38,7 @@ impl Lowering<'_> {
             nulls_first: sort.nulls_first,
         });
         let spec = TopNSpec {
-            expiry: known.closing_position(&partition_by, true),
+            expiry: known.expiry_position(&partition_by),
             append_only_input: known.append_only,
             partition_by,
             order_by: order_by.collect(),

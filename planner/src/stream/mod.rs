@@ -4,7 +4,6 @@
 mod changelog;
 pub(crate) mod columns;
 pub(crate) mod distribution;
-pub(crate) mod join_expiry;
 pub(crate) mod node;
 pub(crate) mod properties;
 mod relations;
@@ -12,6 +11,7 @@ mod stream_key;
 mod supported;
 #[cfg(test)]
 mod tests;
+pub(crate) mod time_bounds;
 mod view;
 mod watermark;
 mod window_close;

@@ -111,7 +111,7 @@ fn scan_properties(relation: &StreamRelation, projection: &[usize]) -> Propertie
         append_only: relation.append_only,
         stream_key: relation.stream_key.as_ref().and_then(|key| key.iter().map(|column| position(*column)).collect()),
         watermarks: watermark
-            .map(|column| WatermarkColumn { column, role: TimeRole::Time, strict: relation.late_rows_diverted })
+            .map(|column| WatermarkColumn { column, role: TimeRole::Time, strict: relation.late_rows_diverted, padded: false })
             .into_iter()
             .collect(),
         partitioning: Partitioning::Any,

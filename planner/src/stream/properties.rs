@@ -27,6 +27,8 @@ pub(crate) struct WatermarkColumn {
     /// No row below the watermark ever arrives. False for tables that keep late rows: there the watermark says when a window closes, but
     /// state must stay.
     pub(crate) strict: bool,
+    /// An outer join puts NULL there in rows that are as final as others: no window closes them.
+    pub(crate) padded: bool,
 }
 
 /// What the values of a time column are. Later variants close windows better.
@@ -46,17 +48,33 @@ impl Properties {
         self.watermarks.iter().copied().find(|watermark| watermark.column == column)
     }
 
-    /// The best of some columns to close windows by: the position in `columns`. With `strict`, only columns whose watermark frees state.
-    pub(crate) fn closing_position(&self, columns: &[usize], strict: bool) -> Option<usize> {
-        let role = |position: usize| self.watermark(columns[position]).filter(|found| found.strict || !strict).map(|found| found.role);
+    /// The best of some columns to close windows by: the position in `columns`.
+    pub(crate) fn closing_position(&self, columns: &[usize]) -> Option<usize> {
+        self.best_position(columns, |watermark| !watermark.padded)
+    }
+
+    /// The best of some columns to free state by: the position in `columns`.
+    pub(crate) fn expiry_position(&self, columns: &[usize]) -> Option<usize> {
+        self.best_position(columns, |watermark| watermark.strict)
+    }
+
+    fn best_position(&self, columns: &[usize], fits: impl Fn(&WatermarkColumn) -> bool) -> Option<usize> {
+        let role = |position: usize| self.watermark(columns[position]).filter(&fits).map(|found| found.role);
         let best = (0..columns.len()).filter_map(role).max()?;
         (0..columns.len()).find(|position| role(*position) == Some(best))
+    }
+
+    /// The columns whose watermark closes windows, the best first.
+    pub(crate) fn closing_columns(&self) -> Vec<usize> {
+        let mut watermarks: Vec<&WatermarkColumn> = self.watermarks.iter().filter(|watermark| !watermark.padded).collect();
+        watermarks.sort_by_key(|watermark| (std::cmp::Reverse(watermark.role), watermark.column));
+        watermarks.into_iter().map(|watermark| watermark.column).collect()
     }
 
     /// As the engine's graph has it; the column that closes windows best comes first.
     pub(crate) fn for_graph(&self) -> StreamProperties {
         let mut watermarks = self.watermarks.clone();
-        watermarks.sort_by_key(|watermark| (std::cmp::Reverse(watermark.role), watermark.column));
+        watermarks.sort_by_key(|watermark| (watermark.padded, std::cmp::Reverse(watermark.role), watermark.column));
         StreamProperties {
             append_only: self.append_only,
             stream_key: self.stream_key.clone(),

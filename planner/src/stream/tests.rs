@@ -74,6 +74,49 @@ fn closing_needs_a_watermark() {
     }
 }
 
+#[test]
+fn outer_joins_close_by_the_side_that_is_always_there() {
+    let on = "a.k = e.k AND e.at BETWEEN a.at AND a.at + INTERVAL '10' SECOND";
+    let closed_by = |join: &str, columns: &str| {
+        let plan = Bench::new().explain_on_close(&format!("SELECT {columns} FROM event e {join} event a ON {on}"));
+        let lines = plan.lines().filter(|line| line.contains("EmitOnWindowClose"));
+        lines.map(|line| line.rsplit("watermark (").next().unwrap_or_default().trim_end_matches(")]").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(closed_by("JOIN", "e.at AS e_at, a.at AS a_at"), ["e_at"]);
+    assert_eq!(closed_by("LEFT JOIN", "a.at AS a_at, e.at AS e_at"), ["e_at"]);
+    assert_eq!(closed_by("RIGHT JOIN", "e.at AS e_at, a.at AS a_at"), ["a_at"]);
+    assert_eq!(closed_by("RIGHT JOIN", "e.v"), ["at"], "the query does not show it");
+    let mut both = closed_by("FULL JOIN", "e.at AS e_at, a.at AS a_at");
+    both.sort_unstable();
+    assert_eq!(both, ["a_at", "e_at"]);
+    // A left row may find its match at any later time.
+    let options = ViewOptions { emit_on_window_close: true, ..ViewOptions::collection(VIEW) };
+    let sql = "SELECT e.v, a.v FROM event e LEFT JOIN event a ON a.k = e.k AND a.at >= e.at";
+    assert_eq!(Bench::new().plan_with(sql, &options).expect_err(sql).sqlstate, "0A000");
+    let plan = Bench::new().plan("SELECT e.at, a.at FROM event e FULL JOIN event a ON a.k = e.k AND a.at = e.at");
+    assert!(plan.watermark_columns.is_empty(), "a row of one side alone is not closed by the other's time");
+}
+
+#[test]
+fn inequalities_free_join_state() {
+    let bench = Bench::new();
+    let plan = bench.explain(
+        "SELECT b.auction, a.id FROM bid b JOIN auction a ON a.id = b.auction
+         AND b.date_time BETWEEN a.date_time AND a.date_time + INTERVAL '10' SECOND",
+    );
+    assert!(plan.contains("left rows, until the watermark passes date_time\n"), "{plan}");
+    assert!(plan.contains("right rows, until the watermark passes date_time + 10 s"), "{plan}");
+    let plan = bench.explain("SELECT b.auction FROM bid b JOIN auction a ON a.id = b.auction AND b.date_time >= a.date_time");
+    assert!(plan.contains("left rows, until the watermark passes date_time\n") && plan.contains("right rows, for ever"), "{plan}");
+    let plan = bench.explain(
+        "SELECT a.id FROM auction a WHERE NOT EXISTS (SELECT 1 FROM bid b WHERE b.auction = a.id
+         AND b.date_time BETWEEN a.date_time AND a.date_time + INTERVAL '10' SECOND AND b.price > 1)",
+    );
+    assert!(plan.contains("AntiJoin") && !plan.contains("SemiJoin") && !plan.contains("for ever"), "no domain is needed: {plan}");
+    let plan = bench.explain("SELECT b.price FROM bid b JOIN event e ON e.v = b.price AND b.date_time = e.at");
+    assert!(!plan.contains("rows, until the watermark"), "late rows of a table may come: {plan}");
+}
+
 /// Small queries whose whole plan matters.
 #[test]
 fn small_plans() {

@@ -62,7 +62,7 @@ pub struct StreamPlan {
     pub key: CollectionKeySpec,
     /// Whether rows are never deleted or updated.
     pub append_only: bool,
-    /// Columns that carry a watermark; the one that closes windows best comes first.
+    /// Columns whose watermark closes windows; the one that does it best comes first.
     pub watermark_columns: Vec<usize>,
     /// No row below the watermark ever comes out: what a view on this view may rely on.
     pub late_rows_diverted: bool,
@@ -89,13 +89,9 @@ pub fn plan_view(plan: &LogicalPlan, relations: &dyn StreamRelations, options: &
     let node = lowering.arena.node(query);
     let key = collection_key(node);
     let known = node.properties.for_graph();
-    let late_rows_diverted = !known.watermark_columns.is_empty()
-        && node
-            .properties
-            .watermarks
-            .iter()
-            .find(|watermark| Some(&watermark.column) == known.watermark_columns.first())
-            .is_some_and(|watermark| watermark.strict);
+    let watermark_columns = node.properties.closing_columns();
+    let closing = watermark_columns.first().and_then(|column| node.properties.watermark(*column));
+    let late_rows_diverted = closing.is_some_and(|watermark| watermark.strict);
     let root = add_root(&mut lowering, query, options.root, &key, &schema);
     let graph = fragments::cut(&lowering.arena, root)?;
     Ok(StreamPlan {
@@ -103,7 +99,7 @@ pub fn plan_view(plan: &LogicalPlan, relations: &dyn StreamRelations, options: &
         schema,
         key,
         append_only: known.append_only,
-        watermark_columns: known.watermark_columns,
+        watermark_columns,
         late_rows_diverted,
         warnings: lowering.warnings,
     })

@@ -1,7 +1,7 @@
 //! Which columns carry event time.
 //!
 //! An operator keeps a watermark only if it emits nothing below it. A join loses it where an old row of one side comes out when its partner
-//! arrives; only a join on time columns, or one that bounds the time between partners, keeps it.
+//! arrives; it keeps the watermark of a column that is not below one of its partner's by more than a constant.
 
 use millpond_engine::graph::{JoinKind, JoinSpec, OperatorSpec};
 
@@ -9,6 +9,7 @@ use super::{
     columns::{output_of, plain_columns},
     node::StreamNode,
     properties::{TimeRole, WatermarkColumn},
+    time_bounds::bounded_watermarks,
 };
 
 /// The watermark columns of the output. Scans are not derived: their relation says it.
@@ -23,8 +24,9 @@ pub(super) fn watermarks(spec: &OperatorSpec, inputs: &[&StreamNode], width: usi
         OperatorSpec::HopWindow { time_column, .. } => {
             let mut all = input();
             if let Some(time) = all.iter().copied().find(|watermark| watermark.column == *time_column) {
-                all.push(WatermarkColumn { column: width - 2, role: TimeRole::WindowStart, ..time });
-                all.push(WatermarkColumn { column: width - 1, role: TimeRole::WindowEnd, ..time });
+                // Rows without a time are in no window.
+                all.push(WatermarkColumn { column: width - 2, role: TimeRole::WindowStart, padded: false, ..time });
+                all.push(WatermarkColumn { column: width - 1, role: TimeRole::WindowEnd, padded: false, ..time });
             }
             all
         }
@@ -67,6 +69,7 @@ fn union(inputs: &[&StreamNode]) -> Vec<WatermarkColumn> {
             Some(other) => {
                 watermark.role = watermark.role.min(other.role);
                 watermark.strict &= other.strict;
+                watermark.padded |= other.padded;
                 true
             }
             None => false,
@@ -75,28 +78,25 @@ fn union(inputs: &[&StreamNode]) -> Vec<WatermarkColumn> {
     common
 }
 
-/// Pairs of equal columns that both carry a watermark: a row comes out only when one of its partners has just arrived, and that one is not
-/// below its side's watermark. Padding does not change that, but the padded columns are NULL, which is below nothing. Likewise the columns by
-/// which rows die: a row that is still there is not below the join's watermark less the delay, which is what the join emits for them.
+/// Columns that are bounded by one of the other side. A row comes out, or goes, only when one of its partners has just come or gone: that one is
+/// not below its side's watermark, and the bound says what follows for the column. Padding does not change that, but the padded columns are
+/// NULL, which is below nothing.
 fn join(spec: &JoinSpec, inputs: &[&StreamNode]) -> Vec<WatermarkColumn> {
     let [left, right] = inputs else { return Vec::new() };
-    let mut columns = Vec::new();
-    for (left_column, right_column) in &spec.on {
-        let (Some(one), Some(two)) = (left.properties.watermark(*left_column), right.properties.watermark(*right_column)) else { continue };
-        let strict = one.strict && two.strict;
-        let left_output = WatermarkColumn { strict, ..one };
-        let right_output = WatermarkColumn { column: left.width() + right_column, strict, ..two };
-        match spec.kind {
-            JoinKind::Inner | JoinKind::Left | JoinKind::Right | JoinKind::Full => columns.extend([left_output, right_output]),
-            JoinKind::LeftSemi | JoinKind::LeftAnti | JoinKind::LeftMark => columns.push(left_output),
-            JoinKind::RightSemi | JoinKind::RightAnti => columns.push(WatermarkColumn { column: *right_column, strict, ..two }),
+    let of_left = bounded_watermarks(&spec.left_bounds, &left.properties, &right.properties).into_iter();
+    let of_right = bounded_watermarks(&spec.right_bounds, &right.properties, &left.properties).into_iter();
+    let columns: Vec<WatermarkColumn> = match spec.kind {
+        JoinKind::Inner | JoinKind::Left | JoinKind::Right | JoinKind::Full => {
+            let pads_left = matches!(spec.kind, JoinKind::Right | JoinKind::Full);
+            let pads_right = matches!(spec.kind, JoinKind::Left | JoinKind::Full);
+            let of_left = of_left.map(|found| WatermarkColumn { padded: found.padded || pads_left, ..found });
+            let place = |column: usize| left.width() + column;
+            let of_right =
+                of_right.map(|found| WatermarkColumn { column: place(found.column), padded: found.padded || pads_right, ..found });
+            of_left.chain(of_right).collect()
         }
-    }
-    if matches!(spec.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Right | JoinKind::Full) {
-        let left_time = spec.left_expiry.and_then(|(column, _)| left.properties.watermark(column));
-        let right_time = spec.right_expiry.and_then(|(column, _)| right.properties.watermark(column));
-        columns.extend(left_time);
-        columns.extend(right_time.map(|time| WatermarkColumn { column: left.width() + time.column, ..time }));
-    }
+        JoinKind::LeftSemi | JoinKind::LeftAnti | JoinKind::LeftMark => of_left.collect(),
+        JoinKind::RightSemi | JoinKind::RightAnti => of_right.collect(),
+    };
     moved(&columns, |column| spec.output.iter().position(|output| *output == column))
 }

@@ -4,10 +4,12 @@
 //! way (Neumann and Kemper, "Unnesting Arbitrary Queries", 2015): the *domain* is the set of combinations of outer values that the subquery
 //! mentions; it is joined to the leaves of the subquery, carried up through all its operators ([`push`]) as columns that group, partition and
 //! join, and at the top the subquery, now computed for all outer rows at once, is joined with the outer rows by those columns. NULLs in
-//! them match each other.
+//! them match each other. Where the filter is all that correlates, and only the existence of rows counts, its condition is that of a semi or an
+//! anti join ([`condition`]).
 //!
 //! This happens between binding and DataFusion's analysis, whose checks refuse what they do not know to decorrelate.
 
+mod condition;
 mod domain;
 mod expression;
 mod own_names;
@@ -325,6 +327,9 @@ fn same_key(left: Expr, right: Expr) -> Expr {
 fn with_rows(outer: &LogicalPlan, subquery: &Subquery, kind: JoinType, unnesting: &Unnesting) -> Result<Option<LogicalPlan>> {
     // Whether there is a row does not depend on their order and number.
     let plan = shape::without_limit(&subquery.subquery);
+    if let Some(joined) = condition::joined_by_condition(outer, &plan, kind, numbers.next())? {
+        return Ok(Some(joined));
+    }
     let subquery = Subquery { subquery: Arc::new(plan), ..subquery.clone() };
     let Some(whole) = whole(outer, &subquery, unnesting)? else { return Ok(None) };
     joined(outer, &whole.plan, (whole.outer, whole.keys), kind, None).map(Some)

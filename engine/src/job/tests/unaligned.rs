@@ -165,6 +165,8 @@ fn slow_join() -> DataflowGraph {
         output: vec![0, 1, 3],
         left: StreamProperties::default(),
         right: StreamProperties { append_only: true, ..StreamProperties::default() },
+        left_bounds: Box::default(),
+        right_bounds: Box::default(),
         left_expiry: None,
         right_expiry: None,
     };

@@ -25,8 +25,8 @@ const TIMERS_PER_STEP: usize = 256;
 pub(super) struct Expiry {
     /// Input column with the event time.
     pub(super) column: usize,
-    /// Microseconds that a row lives on after its time.
-    pub(super) delay: i64,
+    /// Rows without a time match each other, and stay.
+    null_matches: bool,
     timers: Timers,
     /// Notes of the chunk at hand: (place of the key group, due time) -> index into `notes`.
     open: HashMap<(usize, i64), usize>,
@@ -41,8 +41,8 @@ struct Note {
 }
 
 impl Expiry {
-    pub(super) fn new(column: usize, delay: i64, timers: Timers) -> Self {
-        Self { column, delay, timers, open: HashMap::new(), notes: Vec::new() }
+    pub(super) fn new(column: usize, null_matches: bool, timers: Timers) -> Self {
+        Self { column, null_matches, timers, open: HashMap::new(), notes: Vec::new() }
     }
 
     /// Event time of each row in microseconds.
@@ -50,9 +50,13 @@ impl Expiry {
         micros(batch.column(self.column))
     }
 
-    /// Notes when row `row` dies. A row without a time matches nothing and dies at once.
+    /// Notes when row `row` dies. A row without a time matches nothing and dies at once, unless NULLs match.
     pub(super) fn note(&mut self, times: &Int64Array, row: usize, key: &[u8], suffix: &[u8]) {
-        let time = if times.is_valid(row) { times.value(row).saturating_add(self.delay) } else { i64::MIN };
+        let time = match times.is_valid(row) {
+            true => times.value(row),
+            false if self.null_matches => return,
+            false => i64::MIN,
+        };
         let due = ((time >> SHARED_BITS) + 1).saturating_mul(1 << SHARED_BITS);
         let index = *self.open.entry((self.timers.place_of(key), due)).or_insert_with(|| {
             self.notes.push(Note { due, key: key.to_vec(), entries: Vec::new() });

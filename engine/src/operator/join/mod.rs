@@ -13,8 +13,9 @@
 //! - table 4, 5: expiry: per key group, (time, number) -> keys of rows that die then.
 //! - table 6, 7: per key group, the next row number of the left, right side.
 //!
-//! A row dies when it is deleted, or when the join's watermark (the minimum over both expiry columns) has passed its time plus the delay.
-//! Watermarks are forwarded under join columns (minimum over both sides) and expiry columns (less the delay).
+//! A watermark is forwarded under each time column that is bounded by one of the other side: no pair that is still to come, nor one that is
+//! still to go, has a value below the other side's watermark plus the bound's shift, nor below the column's own watermark. A row dies when it is
+//! deleted, or when this watermark has passed its expiry column: then neither a match of it nor its deletion can come.
 //!
 //! Cost: one look-up per distinct key of a chunk plus the matches. A row that matches millions gives them in bounded steps.
 
@@ -38,6 +39,7 @@ use crate::{
     chunk::Chunk,
     error::Result,
     expression::Evaluator,
+    graph::TimeBound,
     message::{Barrier, Watermark},
     operator::{Operator, Output, Progress},
 };
@@ -83,8 +85,8 @@ pub(crate) struct Join {
     owed: Weighted,
     /// Watermarks announced, per output column.
     announced: Vec<Option<i64>>,
-    /// The watermark that expired rows last.
-    expired: i64,
+    /// The watermark on each side's expiry column that expired rows last.
+    expired: [i64; 2],
     /// Whether a barrier's call goes on letting rows die.
     expiring: bool,
 }
@@ -100,32 +102,24 @@ impl Join {
         self.sides[side].kept != Kept::No && self.condition.is_none()
     }
 
-    /// The join's watermark: both sides' expiry columns have reached it.
-    fn watermark(&self) -> Option<i64> {
-        let reached = |side: &Side| side.watermark_of(side.expiry.as_ref()?.column);
-        Some(reached(&self.sides[0])?.min(reached(&self.sides[1])?))
+    /// The watermark of a side's time column in the output, as far as its bounds and both sides' watermarks say: of several bounds each holds, so
+    /// the highest counts.
+    fn watermark_of(&self, side: usize, column: usize) -> Option<i64> {
+        let partners = &self.sides[other(side)];
+        let of_bound = |bound: &TimeBound| match partners.watermark_of(bound.partner)? {
+            i64::MAX => Some(i64::MAX),
+            reached => Some(reached.saturating_add(bound.shift_us)),
+        };
+        let bounds = self.sides[side].bounds.iter().filter(|bound| bound.column == column);
+        let by_partners = bounds.filter_map(of_bound).max()?;
+        Some(self.sides[side].watermark_of(column)?.min(by_partners))
     }
 
     /// Emits what has become certain about later output.
     fn forward_watermarks(&mut self, out: &mut Output) {
-        let mut certain: Vec<(usize, usize, i64)> = Vec::new();
-        let keys = self.sides[0].keys.iter().zip(&self.sides[1].keys);
-        for (left, right) in keys {
-            if let (Some(a), Some(b)) = (self.sides[0].watermark_of(*left), self.sides[1].watermark_of(*right)) {
-                certain.extend([(0, *left, a.min(b)), (1, *right, a.min(b))]);
-            }
-        }
-        if let Some(reached) = self.watermark() {
-            for (number, side) in self.sides.iter().enumerate() {
-                if let Some(expiry) = &side.expiry {
-                    let below = if reached == i64::MAX { reached } else { reached.saturating_sub(expiry.delay.max(0)) };
-                    certain.push((number, expiry.column, below));
-                }
-            }
-        }
-        for (column, announced) in self.announced.iter_mut().enumerate() {
-            let Some(source) = self.output.side_column(column) else { continue };
-            let micros = certain.iter().filter(|(side, input, _)| (*side, *input) == source).map(|(_, _, micros)| *micros).max();
+        for column in 0..self.announced.len() {
+            let micros = self.output.side_column(column).and_then(|(side, input)| self.watermark_of(side, input));
+            let announced = &mut self.announced[column];
             if let Some(micros) = micros.filter(|micros| announced.is_none_or(|announced| announced < *micros)) {
                 *announced = Some(micros);
                 out.emit_watermark(Watermark { column, micros });
@@ -136,18 +130,19 @@ impl Join {
     /// Lets rows die that the watermark has passed, a bounded number at a time.
     fn expire(&mut self) -> Result<Progress> {
         self.expiring = false;
-        let Some(reached) = self.watermark().filter(|reached| *reached > self.expired) else { return Ok(Progress::Done) };
         let mut steps = 0;
-        for side in &mut self.sides {
-            while side.expire_some(reached)? {
+        for side in 0..self.sides.len() {
+            let Some(column) = self.sides[side].expiry.as_ref().map(|expiry| expiry.column) else { continue };
+            let Some(reached) = self.watermark_of(side, column).filter(|reached| *reached > self.expired[side]) else { continue };
+            while self.sides[side].expire_some(reached)? {
                 steps += 1;
                 if steps == EXPIRY_STEPS_PER_CALL {
                     self.expiring = true;
                     return Ok(Progress::More);
                 }
             }
+            self.expired[side] = reached;
         }
-        self.expired = reached;
         Ok(Progress::Done)
     }
 }

@@ -52,7 +52,7 @@ impl Join {
             candidates: Candidates::default(),
             owed: Weighted::default(),
             announced: vec![None; columns],
-            expired: i64::MIN,
+            expired: [i64::MIN; 2],
             expiring: false,
         })
     }
@@ -130,7 +130,7 @@ impl SidePlan<'_> {
         let (kept, other_kept) = (self.kept[number], self.kept[other(number)]);
         let by_condition = self.condition.is_some();
         let properties = if number == 0 { &spec.left } else { &spec.right };
-        let expires = if number == 0 { spec.left_expiry } else { spec.right_expiry };
+        let (expires, bounds) = if number == 0 { (spec.left_expiry, &spec.left_bounds) } else { (spec.right_expiry, &spec.right_bounds) };
         // Rows are asked for to make pairs, to count matches under a condition, and to turn when their matches come and go.
         let stores_rows = emits_pairs(spec.kind) || by_condition || kept != Kept::No;
         let stored = self.stored_columns(number, input);
@@ -141,12 +141,17 @@ impl SidePlan<'_> {
         let weights = counted.then(|| context.state.point_table(table(1))).transpose()?;
         let groups = context.state.key_groups();
         // Counts per key may die with a row only if all rows of the key die with it.
-        let expires = expires.filter(|(column, _)| stores_rows && weights.is_none() || keys.contains(column));
+        let expires = expires.filter(|column| stores_rows && weights.is_none() || keys.contains(column));
         let expiry = match expires {
             None => None,
-            Some((column, delay)) => {
+            Some(column) => {
                 let timers = Timers::new(context.state.range_table(table(2))?, groups.clone());
-                Some(Expiry::new(column, delay, timers))
+                let null_matches = spec
+                    .on
+                    .iter()
+                    .zip(&spec.null_equal)
+                    .any(|((left, right), null_equal)| *null_equal && column == if number == 0 { *left } else { *right });
+                Some(Expiry::new(column, null_matches, timers))
             }
         };
         let numbered = stores_rows && layout == Layout::Numbered || expiry.is_some();
@@ -166,6 +171,7 @@ impl SidePlan<'_> {
             numbers,
             rows,
             weights,
+            bounds: bounds.clone(),
             expiry,
             watermarks: vec![None; input.fields().len()],
         })

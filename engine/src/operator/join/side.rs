@@ -16,6 +16,7 @@ use super::{Kept, expiry::Expiry};
 use crate::{
     accumulator::bytes::{get_bytes, get_i64, put_integer},
     error::Result,
+    graph::TimeBound,
     message::Watermark,
     operator::key_groups::GroupKeys,
 };
@@ -85,6 +86,8 @@ pub(super) struct Side {
     pub(super) rows: Option<RangeTable>,
     /// Weight of all rows per key, where the other side asks for it.
     pub(super) weights: Option<PointTable>,
+    /// What is known of its time columns.
+    pub(super) bounds: Box<[TimeBound]>,
     pub(super) expiry: Option<Expiry>,
     /// Watermark per input column.
     pub(super) watermarks: Vec<Option<i64>>,

@@ -1,4 +1,5 @@
 mod history;
+mod times;
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use datafusion::{
 };
 
 use crate::{
-    graph::{Expression, JoinKind, JoinSpec, OperatorSpec, StreamProperties},
+    graph::{Expression, JoinKind, JoinSpec, OperatorSpec, StreamProperties, TimeBound},
     harness::{Harness, Settings, node},
 };
 
@@ -46,6 +47,8 @@ fn spec(kind: JoinKind, with_condition: bool) -> JoinSpec {
         output,
         left: StreamProperties::default(),
         right: StreamProperties::default(),
+        left_bounds: Box::default(),
+        right_bounds: Box::default(),
         left_expiry: None,
         right_expiry: None,
     }
@@ -172,33 +175,11 @@ fn one_row_that_matches_many_gives_them_in_steps() {
 }
 
 #[test]
-fn rows_die_when_both_watermarks_have_passed() {
-    for spec in [spec(JoinKind::Inner, false), append_only(spec(JoinKind::Inner, false))] {
-        let mut spec = JoinSpec { left_expiry: Some((2, 1_000_000)), right_expiry: Some((2, 0)), ..spec };
-        spec.output = vec![0, 2, 4, 6];
-        let mut bench = bench(spec, Settings::default());
-        bench.push(0, "+ 1 1 1970-01-01T00:00:10 x\n+ 1 1 1970-01-01T00:00:30 x");
-        bench.watermark(0, 2, 25_000_000);
-        bench.barrier();
-        bench.push(1, "+ 1 2 1970-01-01T00:00:20 x");
-        let early = "+ 1 1970-01-01T00:00:10 1 1970-01-01T00:00:20";
-        let late = "+ 1 1970-01-01T00:00:30 1 1970-01-01T00:00:20";
-        assert_eq!(bench.barrier(), format!("{early}\n{late}"));
-        bench.restart(2);
-        bench.watermark(0, 2, 25_000_000);
-        bench.watermark(1, 2, 20_000_000);
-        assert_eq!(bench.emitted_watermark(1), Some(19_000_000));
-        assert_eq!(bench.emitted_watermark(3), Some(20_000_000));
-        bench.barrier();
-        bench.push(1, "+ 1 2 1970-01-01T00:00:20 x");
-        assert_eq!(bench.barrier(), late);
-    }
-}
-
-#[test]
 fn watermarks_on_join_columns_are_the_minimum() {
     let mut spec = spec(JoinKind::Inner, false);
     spec.on = vec![(2, 2)];
+    spec.left_bounds = [TimeBound { column: 2, partner: 2, shift_us: 0 }].into();
+    spec.right_bounds = spec.left_bounds.clone();
     spec.output = vec![1, 2, 5, 6];
     let mut bench = bench(spec, Settings::default());
     bench.watermark(0, 2, 50);

@@ -177,7 +177,7 @@ impl<'a> Life<'a> {
                 }
                 let body = match fragment {
                     OPERATOR => operator_body(saved, index, width, &mut splitters[0]),
-                    ROOT => Body::Root(Materialize::new(collector.clone(), index)),
+                    ROOT => Body::Root(Materialize::new(collector.clone(), index, Some(0))),
                     source => scan_body(input, saved, source, index, width),
                 };
                 let mut inputs = Inputs::new(plans, closed, &restart.barriers);
@@ -556,7 +556,7 @@ impl<'a> Life<'a> {
         it.body = match it.fragment {
             ROOT => {
                 self.collector.rewind(it.index, it.local.reported, mark.collected);
-                Body::Root(Materialize::new(self.collector.clone(), it.index))
+                Body::Root(Materialize::new(self.collector.clone(), it.index, Some(0)))
             }
             _ => operator_body(saved, it.index, self.width, &mut self.splitters[0]),
         };

@@ -33,12 +33,17 @@ impl Binder<'_> {
         let options = option_map(&create.options);
         let elements = self.table_elements(&create.elements, &name.name)?;
         let append_only = boolean_option(&options, "append_only")? || boolean_option(&options, "appendonly")?;
+        let late_rows = late_rows(&options, LateRows::Keep)?;
+        if late_rows == LateRows::Divert && !append_only {
+            return Err(PlanError::unsupported("late_rows = 'divert' needs an append-only table")
+                .with_hint("Write APPEND ONLY behind the columns, or keep late rows."));
+        }
         let table = Table {
             columns: elements.columns,
             primary_key: elements.primary_key,
             checks: elements.checks,
             watermark: elements.watermark,
-            late_rows: late_rows(&options, LateRows::Keep)?,
+            late_rows,
             append_only,
             options,
         };

@@ -94,7 +94,7 @@ fn stored_queries_name_their_schemas_and_follow_renames() {
 fn definitions_are_settled() {
     let mut bench = Bench::new();
     bench.run(
-        "CREATE TABLE e (at timestamp, v int CHECK (v > 0), WATERMARK FOR at AS at - INTERVAL '5 seconds') WITH (late_rows = 'divert');
+        "CREATE TABLE e (at timestamp, v int CHECK (v > 0), WATERMARK FOR at AS at - INTERVAL '5 seconds') APPEND ONLY WITH (late_rows = 'divert');
          CREATE SOURCE s (a bigint, at timestamp, WATERMARK FOR at AS at) WITH (connector = 'file', path = 'x', format = 'csv');
          CREATE SINK k AS SELECT a FROM s WITH (connector = 'blackhole'); CREATE INDEX ON e (v DESC);
          CREATE TABLE d (a int, b int, CHECK (a > 1), CHECK (a > b));

@@ -17,7 +17,7 @@ struct Row {
     v: i64,
 }
 
-const KINDS: [JoinKind; 9] = [
+pub(super) const KINDS: [JoinKind; 9] = [
     JoinKind::Inner,
     JoinKind::Left,
     JoinKind::Right,
