@@ -2,6 +2,7 @@
 
 mod backfill;
 mod debloat;
+mod sink;
 mod task_local;
 mod unaligned;
 
