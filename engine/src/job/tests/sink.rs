@@ -37,9 +37,9 @@ impl Sink for Target {
         for batch in deltas.iter().flat_map(|delta| &delta.batches) {
             let column = |index: usize| batch.batch.column(index).as_primitive::<Int64Type>();
             let sign = |row: usize| batch.signs.as_ref().map_or(1, |signs| i64::from(signs[row]));
-            rows.extend((0..batch.batch.num_rows()).map(|row| {
-                ((column(0).value(row), column(1).value(row), column(2).value(row)), sign(row))
-            }));
+            rows.extend(
+                (0..batch.batch.num_rows()).map(|row| ((column(0).value(row), column(1).value(row), column(2).value(row)), sign(row))),
+            );
         }
         self.0.send_modify(|transactions| transactions.push((to, rows)));
         Ok(())
