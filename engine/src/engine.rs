@@ -220,9 +220,8 @@ impl Engine {
         let (commands, receiver) = mpsc::unbounded_channel();
         let handle = JobHandle::new(spec.id, spec.name.clone(), spec.kind, commands);
         self.shared.jobs.write().insert(spec.id, handle.clone());
-        if let (Some(collection), Some(factory)) = (&collection, &spec.sink) {
-            let sink = sink_driver::run(handle.clone(), collection.hold_oldest(), factory.clone(), self.shared.coordinator.clone());
-            self.shared.runtime.spawn(sink);
+        if let (Some(collection), Some(target)) = (&collection, &spec.sink) {
+            self.shared.runtime.spawn(sink_driver::run(handle.clone(), collection.hold_oldest(), target.clone()));
         }
         let driver = Driver::new(spec, handle.clone(), self.shared.clone(), collection, receiver, holds);
         self.shared.runtime.spawn(driver.run());

@@ -12,7 +12,7 @@ use millpond_engine::{
     job::{
         spec::{
             DEFAULT_ALIGNED_CHECKPOINT_TIMEOUT, DEFAULT_BUFFER_DEBLOAT_TARGET, DEFAULT_RECOVERY_TARGET, JobKind, JobOptions, JobSpec,
-            ReadableWhen, Recovery, SinkFactory, readable_when, recovery, state_backend,
+            ReadableWhen, Recovery, SinkTarget, readable_when, recovery, state_backend,
         },
         status::JobHandle,
     },
@@ -195,7 +195,7 @@ pub(crate) fn start(state: &ServerState, object: &Object, plan: StreamPlan) -> R
     let kind = if matches!(object.body, ObjectBody::Sink(_)) { JobKind::Sink } else { JobKind::View };
     let options = job_options(state, options_of(object).ok_or_else(has_no_job)?)?;
     let sink = match &object.body {
-        ObjectBody::Sink(sink) if !is_blackhole(sink) => Some(sink_factory(&object.name, sink, &plan)?),
+        ObjectBody::Sink(sink) if !is_blackhole(sink) => Some(sink_target(&object.name, sink, &plan)?),
         _ => None,
     };
     let keeps = kind == JobKind::View || sink.is_some();
@@ -226,12 +226,14 @@ fn collection_key(key: &CollectionKeySpec) -> CollectionKey {
     }
 }
 
-fn sink_factory(name: &str, sink: &Sink, plan: &StreamPlan) -> Result<SinkFactory> {
+fn sink_target(name: &str, sink: &Sink, plan: &StreamPlan) -> Result<SinkTarget> {
     let spec = sink_spec(name, sink, &plan.schema, plan.append_only)?;
-    Ok(Arc::new(move || {
+    let commit_interval = spec.commit_interval;
+    let open = Arc::new(move || {
         let spec = spec.clone();
         async move { Ok(open_sink(&spec)) }.boxed()
-    }))
+    });
+    Ok(SinkTarget { open, commit_interval })
 }
 
 /// The checked specification of a sink; `blackhole` has none to check beyond its name.

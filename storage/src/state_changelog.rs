@@ -23,6 +23,10 @@ use crate::durable_file::io_error;
 use crate::error::{Result, StorageError};
 use crate::state_table::TableId;
 
+mod recent;
+
+pub(crate) use recent::RecentChanges;
+
 const MAGIC: &[u8; 4] = b"MPSL";
 const END_MAGIC: &[u8; 4] = b"MPSE";
 const VERSION: u32 = 1;
@@ -90,6 +94,8 @@ pub(crate) struct ChangelogWriter {
     finished: Vec<SegmentPart>,
     files: u64,
     position: u64,
+    /// Which keys have changed lately, if anybody wants to know.
+    recent: Option<RecentChanges>,
 }
 
 impl ChangelogWriter {
@@ -106,6 +112,7 @@ impl ChangelogWriter {
             finished: Vec::new(),
             files: 0,
             position: 0,
+            recent: None,
         };
         writer.start_part();
         writer
@@ -144,6 +151,9 @@ impl ChangelogWriter {
         let frame = self.frames.last_mut().expect("a frame was just begun");
         frame.bytes = end - frame.offset;
         self.position += end - offset;
+        if let Some(recent) = &mut self.recent {
+            recent.note(full_key, self.position);
+        }
         if self.buffer.len() >= self.part_bytes {
             self.finish_part();
         }
@@ -186,7 +196,17 @@ impl ChangelogWriter {
     /// Ends the segment and begins the next one.
     pub(crate) fn finish_segment(&mut self) -> Vec<SegmentPart> {
         self.finish_part();
+        if let Some(recent) = &mut self.recent {
+            recent.end_segment(self.position);
+        }
         std::mem::take(&mut self.finished)
+    }
+
+    /// The keys that may have changed behind `named`, a position that a segment ended at or 0. From the first call on it is noted which those are.
+    pub(crate) fn changed_behind(&mut self, named: u64) -> &RecentChanges {
+        let recent = self.recent.get_or_insert_with(|| RecentChanges::new(self.position));
+        recent.forget(named);
+        recent
     }
 }
 

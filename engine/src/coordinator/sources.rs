@@ -1,7 +1,7 @@
 //! Sources as the coordinator sees them: their splits, the gates of all readers, and what each epoch bound.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -108,13 +108,12 @@ impl SourceHandle {
         }
         let discovery = self.source.discover().await?;
         let mut splits = self.splits.write();
-        let before = splits.len();
-        for split in discovery.splits {
-            if !splits.iter().any(|known| known.id == split.id) {
-                splits.push(split);
-            }
-        }
-        let grown = splits.len() > before;
+        let new: Vec<Split> = {
+            let known: HashSet<&str> = splits.iter().map(|split| split.id.as_str()).collect();
+            discovery.splits.into_iter().filter(|split| !known.contains(split.id.as_str())).collect()
+        };
+        let grown = !new.is_empty();
+        splits.extend(new);
         drop(splits);
         self.complete.store(discovery.complete, Ordering::Release);
         if grown {

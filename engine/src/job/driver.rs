@@ -32,7 +32,7 @@ use crate::{
     task::{
         build::{Control, fragment_parallelism},
         fault::Fault,
-        orders::Orders,
+        orders::{Orders, Recovery},
         subtask::{SubtaskId, TaskEvent},
     },
 };
@@ -215,6 +215,7 @@ impl Driver {
         let ready = injected.is_some() && self.collection.as_ref().is_none_or(|collection| collection.published());
         let begins_at = injected;
         let injected = injected.unwrap_or_default();
+        store.expect_rewinds(self.options.recovery != Recovery::Job);
         let in_flight = self.passed_again(&restart);
         let spawn = Spawn {
             spec: &self.spec,

@@ -13,7 +13,13 @@ use std::{
 
 use millpond_storage::{checkpoint::Checkpointer, epoch::Epoch, state_table::JobStore};
 
-use super::{attempt::Attempt, driver::Driver, recovery::RecoveryCause, running::ScanPositions, spec::JobOptions};
+use super::{
+    attempt::Attempt,
+    driver::Driver,
+    recovery::RecoveryCause,
+    running::ScanPositions,
+    spec::{JobOptions, Recovery},
+};
 
 /// How long the subtasks may go on bringing state into the store before the last checkpoint is taken all the same.
 const SWEEP_PATIENCE: Duration = Duration::from_secs(60);
@@ -146,6 +152,7 @@ impl Driver {
             attempt.renewal = Renewal::Wanted;
             attempt.checkpoint_wanted = true;
         }
+        attempt.store.expect_rewinds(options.recovery != Recovery::Job);
         self.set_options(options);
     }
 

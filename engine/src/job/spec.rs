@@ -24,13 +24,22 @@ pub struct JobSpec {
     /// The collection its `Materialize` root fills; `None` under a `Discard` root.
     pub collection: Option<CollectionSpec>,
     /// The target of a sink.
-    pub sink: Option<SinkFactory>,
+    pub sink: Option<SinkTarget>,
     /// Settings.
     pub options: JobOptions,
 }
 
 /// Opens a sink's target; called at every start of the job.
 pub type SinkFactory = Arc<dyn Fn() -> futures::future::BoxFuture<'static, Result<Box<dyn Sink>>> + Send + Sync>;
+
+/// The target of a sink.
+#[derive(Clone)]
+pub struct SinkTarget {
+    /// Opens it.
+    pub open: SinkFactory,
+    /// For so long changes are gathered into one transaction.
+    pub commit_interval: Duration,
+}
 
 /// What a job is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

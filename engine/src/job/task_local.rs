@@ -3,7 +3,7 @@
 //! While the subtask is away the driver goes on with its other business, and so do the other subtasks. A second failure of the same subtask
 //! while the job has sealed nothing more is one of the job: what made it fail is probably in what it takes again.
 
-use millpond_storage::epoch::Epoch;
+use millpond_storage::{checkpoint::Rewound, epoch::Epoch};
 
 use super::{
     attempt::Attempt,
@@ -48,7 +48,8 @@ impl Driver {
             (attempt.checkpointer.clone(), attempt.store.clone(), self.handle.clone(), control.revival.clone());
         let rewind = async move {
             let state = match checkpointer.rewind(&store, lost).await {
-                Ok(Some((checkpoint, state))) => {
+                Ok(Some(Rewound { checkpoint, state, keys })) => {
+                    tracing::debug!(job = %handle.name, fragment = id.fragment, subtask = id.index, %checkpoint, ?keys, "the state was put back");
                     handle.recover_alone_from(id, checkpoint);
                     Ok(Revival { checkpoint, state })
                 }

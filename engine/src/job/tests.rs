@@ -2,6 +2,8 @@
 
 mod backfill;
 mod debloat;
+mod sink;
+mod splits;
 mod task_local;
 mod unaligned;
 

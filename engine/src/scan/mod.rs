@@ -4,5 +4,6 @@
 pub mod collection;
 pub mod gate;
 pub mod place;
+mod rest;
 pub mod source;
 pub mod values;

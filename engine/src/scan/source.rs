@@ -17,11 +17,12 @@ use arrow::{
     record_batch::RecordBatch,
 };
 use millpond_storage::epoch::Epoch;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     gate::{Pass, SplitGate},
     place::{Place, Position},
+    rest::Rest,
 };
 use crate::{
     chunk::{CHUNK_ROWS, Chunk},
@@ -111,6 +112,7 @@ struct OpenSplit {
     position: SplitPosition,
     held: Option<Held>,
     finished: bool,
+    rest: Rest,
 }
 
 impl OpenSplit {
@@ -180,7 +182,8 @@ impl SourceReader {
             let reader = self.source.open_split(&split, position.offset, &self.read_columns()).await?;
             let gate = SplitGate::new(split.id.clone(), position.offset, position.watermark_us, self.passed);
             self.source.add_gate(&gate);
-            open.push(OpenSplit { name: split.id.as_str().into(), split, reader, gate, position, held: None, finished: false });
+            let rest = Rest::new(Instant::now());
+            open.push(OpenSplit { name: split.id.as_str().into(), split, reader, gate, position, held: None, finished: false, rest });
         }
         Ok(())
     }
@@ -199,15 +202,22 @@ impl SourceReader {
     /// Reads one chunk of some split, in turn, if its gate is open.
     async fn read_free(&mut self, splits: &mut [OpenSplit], turn: &mut usize) -> Result<Free> {
         let mut wait = Duration::from_secs(3600);
-        for step in 0..splits.len() {
-            let index = (*turn + step) % splits.len();
+        let (count, now) = (splits.len(), Instant::now());
+        for step in 0..count {
+            let index = (*turn + step) % count;
             let split = &mut splits[index];
             if split.held.is_none() && !split.finished {
+                // Whatever the reader was woken for, it was not for this split.
+                if let Some(left) = split.rest.left(now) {
+                    wait = wait.min(left);
+                    continue;
+                }
                 match split.reader.read(CHUNK_ROWS, None).await? {
                     ReadOutcome::Rows { batch, end, bad } => split.held = Some(Held { batch, end, bad }),
                     ReadOutcome::Pending { retry_after_us, idle } => {
                         split.gate.set_waiting(idle, false);
-                        wait = wait.min(Duration::from_micros(retry_after_us.max(100)));
+                        let asked = Duration::from_micros(retry_after_us.max(100));
+                        wait = wait.min(split.rest.begin(now, asked, idle.then_some(count)));
                     }
                     ReadOutcome::Finished => {
                         split.finished = true;
@@ -292,6 +302,7 @@ impl SourceReader {
 
     async fn emit_held(&mut self, split: &mut OpenSplit) -> Result<()> {
         let held = split.held.take().expect("the caller has looked");
+        split.rest = Rest::new(Instant::now());
         let operator = format!("source {}", self.source.name);
         for bad in &held.bad {
             if self.source.fail_on_bad_rows && !self.orders.skip_bad_rows() {

@@ -45,7 +45,7 @@ pub use local::{ImageSources, remove_local_copies};
 use manifest::{Manifest, ManifestName};
 pub use replay::ReplayBound;
 pub use restore::{Restored, RestoredState};
-pub use rewind::LostTask;
+pub use rewind::{LostTask, Rewound};
 use upload::Uploads;
 
 /// Log shorter than this is not worth a materialization.
@@ -196,6 +196,9 @@ impl Checkpointer {
         fail_point("checkpoint::manifest")?;
         self.write_manifest(&manifest).await?;
         progress.uploads.named();
+        if let Some(store) = &tasks.store {
+            store.undo().named(progress.uploads.named_positions());
+        }
         if names_pending {
             progress.pending = None;
         }

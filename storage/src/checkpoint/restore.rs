@@ -89,6 +89,10 @@ struct Shared {
     /// How long tables have been bringing them in so far.
     replayed_us: AtomicU64,
     sources: ImageSources,
+    /// The store is in use: the state is of one task whose others go on.
+    is_rewound: bool,
+    /// Entries that tables have read from store and log.
+    read: AtomicU64,
     /// Key groups of which tables have taken the log.
     claimed: Mutex<BTreeMap<TableId, BTreeSet<u16>>>,
 }
@@ -96,8 +100,30 @@ struct Shared {
 impl RestoredState {
     /// Of the changes in `parts`, with how many bytes were fetched and how long that took, on top of what is in the store from `sources`.
     pub(super) fn new(epoch: Epoch, parts: Vec<StoredPart>, fetched: (u64, Duration), sources: ImageSources) -> Self {
-        let shared = Shared { epoch, parts, fetched, replayed_us: AtomicU64::new(0), sources, claimed: Mutex::default() };
-        Self { shared: Arc::new(shared) }
+        Self::with(epoch, parts, fetched, sources, false)
+    }
+
+    /// The same of one task whose others go on in the same store.
+    pub(super) fn rewound(epoch: Epoch, parts: Vec<StoredPart>, fetched: (u64, Duration), sources: ImageSources) -> Self {
+        Self::with(epoch, parts, fetched, sources, true)
+    }
+
+    fn with(epoch: Epoch, parts: Vec<StoredPart>, fetched: (u64, Duration), sources: ImageSources, is_rewound: bool) -> Self {
+        let (replayed_us, read) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { shared: Arc::new(Shared { epoch, parts, fetched, replayed_us, sources, is_rewound, read, claimed: Mutex::default() }) }
+    }
+
+    pub(crate) fn is_rewound(&self) -> bool {
+        self.shared.is_rewound
+    }
+
+    pub(crate) fn count_read(&self, entries: usize) {
+        self.shared.read.fetch_add(entries as u64, Ordering::Relaxed);
+    }
+
+    /// How many entries tables have read from store and log when they were created.
+    pub fn entries_read(&self) -> u64 {
+        self.shared.read.load(Ordering::Relaxed)
     }
 
     /// The epoch at which the state was taken.

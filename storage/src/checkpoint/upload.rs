@@ -131,6 +131,13 @@ impl Uploads {
     }
 }
 
+impl Uploads {
+    /// Where each task's changelog stood at the newest manifest.
+    pub(super) fn named_positions(&self) -> &BTreeMap<u32, u64> {
+        &self.named_positions
+    }
+}
+
 impl Checkpointer {
     /// Uploads what waits. Returns how many bytes it was.
     pub(super) async fn upload_logs(&self, uploads: &mut Uploads) -> Result<u64> {

@@ -88,6 +88,17 @@ pub struct CollectionSpec {
     pub durable_deltas: bool,
 }
 
+/// How much of a collection has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Epochs, or ranges of epochs, with changes. One may be of the watermark only.
+    pub deltas: usize,
+    /// Rows that came or went.
+    pub rows: u64,
+    /// Bytes of them in memory, when they are there.
+    pub bytes: u64,
+}
+
 /// An open collection.
 #[derive(Debug)]
 pub struct Collection {
@@ -220,7 +231,18 @@ impl Collection {
         }
     }
 
-    /// Tells of every move of `upper`.
+    /// What came after `epoch`, as far as it is not in the base.
+    pub fn changed_after(&self, epoch: Epoch) -> Changed {
+        let state = self.state.read();
+        let first = state.retained.partition_point(|delta| delta.to <= epoch);
+        state.retained.range(first..).fold(Changed::default(), |sum, delta| Changed {
+            deltas: sum.deltas + 1,
+            rows: sum.rows + delta.rows,
+            bytes: sum.bytes + delta.bytes as u64,
+        })
+    }
+
+    /// Tells of every move of `upper`, and of being published.
     pub fn watch_upper(&self) -> watch::Receiver<Epoch> {
         self.upper.subscribe()
     }
@@ -281,6 +303,7 @@ impl Collection {
         let published_at = published.then(|| self.upper());
         meta.set_published_at(published_at)?;
         self.state.write().published_at = published_at;
+        self.upper.send_modify(|_| {});
         Ok(())
     }
 

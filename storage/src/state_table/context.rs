@@ -11,7 +11,7 @@ use crate::key_group::key_group;
 use crate::memory::MemoryHandle;
 use crate::state_changelog::{ChangelogWriter, put_varint};
 use crate::state_store::{StateStore, WriteOps};
-use crate::state_table::JobStore;
+use crate::state_table::{JobStore, undo};
 
 /// Number of a state table, unique among all tables of a job and stable for the life of its plan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -121,8 +121,15 @@ impl TableContext {
         if ops.is_empty() {
             return Ok(());
         }
-        let position = self.task.changelog.lock().position();
-        self.task.store.write(self.task.writer, position, ops)
+        let (store, writer) = (&self.task.store, self.task.writer);
+        let mut changelog = self.task.changelog.lock();
+        let position = changelog.position();
+        let changed = match store.undo().named_if_kept(writer) {
+            Some(named) => undo::keys_of(&ops, changelog.changed_behind(named)),
+            None => Vec::new(),
+        };
+        drop(changelog);
+        store.write(writer, position, ops, changed)
     }
 
     /// Whether a table that is being restored may still bring entries into memory: a quarter of the budget is left for what comes then.

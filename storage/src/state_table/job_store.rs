@@ -18,6 +18,7 @@ use crate::error::{Result, StorageError};
 use crate::memory::MemoryBudget;
 use crate::rocks::{RocksShared, RocksStore};
 use crate::state_store::{MemoryStore, StateBackend, StateStore, WriteOps};
+use crate::state_table::undo::Undo;
 
 /// What a [`JobStore`] is made of.
 #[derive(Clone)]
@@ -44,6 +45,7 @@ pub struct JobStore {
     image_wanted: AtomicU64,
     /// The newest request that must not take long.
     hastened: AtomicU64,
+    undo: Undo,
 }
 
 enum Backing {
@@ -68,7 +70,9 @@ impl JobStore {
     /// An empty store.
     pub fn open(spec: JobStoreSpec) -> Result<Arc<Self>> {
         let scratch = new_scratch(&spec.directory)?;
+        let undo = Undo::new(spec.budget.handle("state to go back to"));
         let store = Self {
+            undo,
             spec,
             scratch,
             opened: OnceLock::new(),
@@ -125,9 +129,20 @@ impl JobStore {
         Ok(self.opened().expect("the store was just opened"))
     }
 
-    /// Writes a batch of `writer`, whose changelog has come to `position` and holds all that is in the batch.
-    pub(crate) fn write(&self, writer: u32, position: u64, mut ops: WriteOps) -> Result<()> {
+    /// Whether a task of the job may be put back to a checkpoint while the others go on; see [`Undo`].
+    pub fn expect_rewinds(&self, may_come: bool) {
+        self.undo.keep(may_come);
+    }
+
+    pub(crate) fn undo(&self) -> &Undo {
+        &self.undo
+    }
+
+    /// Writes a batch of `writer`, whose changelog has come to `position` and holds all that is in the batch. Its keys in `changed` may have other
+    /// values than in the newest complete checkpoint.
+    pub(crate) fn write(&self, writer: u32, position: u64, mut ops: WriteOps, changed: Vec<Vec<u8>>) -> Result<()> {
         let store = self.ensure_open()?;
+        self.undo.add(writer, position, Undo::read(store, changed)?);
         // First, so that whoever reads the positions after taking an image never misses one that the image contains.
         self.positions.lock().insert(writer, position);
         ops.put(&[RESERVED_GROUP.as_slice(), &writer.to_be_bytes()].concat(), &position.to_be_bytes());
@@ -137,6 +152,16 @@ impl JobStore {
     /// Another store of the same kind, for a while, in the scratch directory of this one.
     pub(crate) fn open_beside(&self) -> Result<Arc<Self>> {
         Self::open(JobStoreSpec { directory: self.scratch("beside")?, ..self.spec.clone() })
+    }
+
+    /// Takes back what `writer` has written behind the newest complete checkpoint, and forgets the writer. Answers how many keys that were; `None`,
+    /// and then nothing is done, if it is not known.
+    pub(crate) fn undo_writer(&self, writer: u32) -> Result<Option<usize>> {
+        let Some((mut ops, keys)) = self.undo.take(writer) else { return Ok(None) };
+        ops.delete(&[RESERVED_GROUP.as_slice(), &writer.to_be_bytes()].concat());
+        self.ensure_open()?.write(ops)?;
+        self.positions.lock().remove(&writer);
+        Ok(Some(keys))
     }
 
     /// Replaces all entries of `groups` by those of another store, or by none, and forgets what `writer`, to whom they belonged, had written.

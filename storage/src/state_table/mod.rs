@@ -38,6 +38,7 @@ mod resident;
 mod segments;
 pub(crate) mod task_state;
 mod tombstones;
+pub(crate) mod undo;
 
 use std::ops::ControlFlow;
 

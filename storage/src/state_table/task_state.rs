@@ -21,6 +21,8 @@ const URGENT_SWEEP_BYTES: usize = 256 << 10;
 /// Bytes that a task flushes at a time when it hands over.
 const HAND_OVER_BYTES: usize = 4 << 20;
 const RELIEVE_EVERY: usize = 4096;
+/// A subtask that is restarted alone reads all that is its own at once if the store of its job has no more bytes than this. Tests have small stores.
+const SMALL_STORE_BYTES: u64 = if cfg!(test) { 32 << 10 } else { 4 << 20 };
 /// Entries beyond those that fit in memory that a restart reads, so as to know that other keys are not in the store.
 const REMEMBERED_ENTRIES: usize = 1 << 20;
 
@@ -96,9 +98,13 @@ impl TaskState {
     pub fn new(store: Arc<JobStore>, subtask: u32, key_groups: Range<u16>, origin: StateOrigin) -> Result<Self> {
         let writer = store.new_writer();
         let part_bytes = (store.budget().limit() / 16).clamp(128 << 10, 8 << 20);
-        let changelog = Mutex::new(ChangelogWriter::new(store.scratch("log")?, format!("{subtask}-{writer}"), part_bytes));
+        let mut changelog = ChangelogWriter::new(store.scratch("log")?, format!("{subtask}-{writer}"), part_bytes);
+        if store.undo().named_if_kept(writer).is_some() {
+            // From the first change on it is known which they are.
+            changelog.changed_behind(0);
+        }
         Ok(Self {
-            shared: Arc::new(TaskShared { store, writer, key_groups, changelog }),
+            shared: Arc::new(TaskShared { store, writer, key_groups, changelog: Mutex::new(changelog) }),
             subtask,
             origin,
             is_complete: false,
@@ -265,7 +271,12 @@ impl TaskState {
             }
             StateOrigin::Checkpoint(restored) => restored,
         };
-        self.restore_stored(table, table.id(), groups.clone())?;
+        if restored.is_rewound() && self.shared.store.approximate_bytes() > SMALL_STORE_BYTES {
+            // The others wait for this subtask: what it needs of the store it reads when it needs it.
+            table.give_up();
+        } else {
+            restored.count_read(self.restore_stored(table, table.id(), groups.clone())?);
+        }
         let mut changes = 0_usize;
         restored.claim(table.id(), groups.clone());
         restored.for_each(table.id(), &groups, &mut |_, key, value| {
@@ -273,18 +284,20 @@ impl TaskState {
             changes += 1;
             if changes.is_multiple_of(RELIEVE_EVERY) { table.relieve() } else { Ok(()) }
         })?;
+        restored.count_read(changes);
         table.relieve()
     }
 
     /// Brings what a materialization has of a table into memory as far as it fits, and a bounded number of keys more into its set of keys that
-    /// are not in memory.
-    fn restore_stored(&self, table: &mut impl RestoreTable, id: TableId, groups: Range<u16>) -> Result<()> {
-        let Some(store) = self.shared.store.opened() else { return Ok(()) };
-        let mut left_in_store = 0_usize;
+    /// are not in memory. Answers how many entries it has read.
+    fn restore_stored(&self, table: &mut impl RestoreTable, id: TableId, groups: Range<u16>) -> Result<usize> {
+        let Some(store) = self.shared.store.opened() else { return Ok(0) };
+        let (mut left_in_store, mut read) = (0_usize, 0_usize);
         for group in groups {
             let (from, to) = TableContext::range_of(id, group);
             let mut outcome = Ok(());
             store.scan_with((Bound::Included(&from), Bound::Excluded(&to)), false, &mut |key, value| {
+                read += 1;
                 match table.restore_stored(&key[from.len()..], value) {
                     Ok(kept) => left_in_store += usize::from(kept == Kept::InStore),
                     Err(error) => outcome = Err(error),
@@ -294,10 +307,10 @@ impl TaskState {
             outcome?;
             if left_in_store > REMEMBERED_ENTRIES {
                 table.give_up();
-                return Ok(());
+                break;
             }
         }
-        Ok(())
+        Ok(read)
     }
 }
 

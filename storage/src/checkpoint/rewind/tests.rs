@@ -99,8 +99,15 @@ fn change(tasks: &mut [Task], random: &mut StdRng, changes: usize, now_us: i64) 
     }
 }
 
+/// How often a store was put back, key by key and in whole groups.
+#[derive(Default)]
+struct Rewinds {
+    by_key: usize,
+    by_group: usize,
+}
+
 /// A job of three tasks; after some checkpoints a task fails, before or behind its part of one that is not complete.
-async fn failing_tasks(backend: StateBackend, budget: usize, seed: u64) -> usize {
+async fn failing_tasks(backend: StateBackend, budget: usize, seed: u64, rewinds: &mut Rewinds) {
     let folder = tempfile::tempdir().unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let objects = ObjectStorage::local(folder.path()).unwrap();
@@ -112,11 +119,12 @@ async fn failing_tasks(backend: StateBackend, budget: usize, seed: u64) -> usize
     };
     let mut random = StdRng::seed_from_u64(seed);
     let mut complete: Vec<Contents> = vec![Contents::default(); PARALLELISM];
-    let mut filled_from_image = 0;
     for life in 1..4 {
         let checkpointer = checkpointer(life);
         let restored = checkpointer.restore().await.unwrap();
         let store = open_store(scratch.path(), backend, budget);
+        // In one of the lives only from some time on.
+        store.expect_rewinds(life == 1 || (life == 2 && seed.is_multiple_of(2)));
         let origin = match &restored {
             Some(restored) => StateOrigin::Checkpoint(checkpointer.load_into(restored, &store).await.unwrap()),
             None => StateOrigin::Empty,
@@ -126,6 +134,9 @@ async fn failing_tasks(backend: StateBackend, budget: usize, seed: u64) -> usize
         let mut epoch = restored.map_or(Epoch(0), |restored| restored.epoch());
         for step in 0..14 {
             let context = format!("seed {seed}, life {life}, step {step}");
+            if life == 3 && step == 5 {
+                store.expect_rewinds(true);
+            }
             tasks.iter_mut().for_each(|task| task.check(&context));
             let changes = random.random_range(0..1500);
             change(&mut tasks, &mut random, changes, step);
@@ -139,7 +150,7 @@ async fn failing_tasks(backend: StateBackend, budget: usize, seed: u64) -> usize
             let lost = random.random_bool(0.4).then(|| random.random_range(0..PARALLELISM));
             let is_before = random.random_bool(0.5);
             if let Some(index) = lost.filter(|_| is_before && step > 0) {
-                lose(&checkpointer, &store, &mut tasks, (index, &complete[index]), &mut filled_from_image).await;
+                lose(&checkpointer, &store, &mut tasks, (index, &complete[index]), rewinds).await;
                 let given_up = checkpointer.complete(input).await;
                 assert!(matches!(given_up, Err(StorageError::GivenUp { .. })), "{context}: {given_up:?}");
                 continue;
@@ -147,11 +158,10 @@ async fn failing_tasks(backend: StateBackend, budget: usize, seed: u64) -> usize
             checkpointer.complete(input).await.unwrap_or_else(|error| panic!("{context}: {error}"));
             complete = taken;
             if let Some(index) = lost {
-                lose(&checkpointer, &store, &mut tasks, (index, &complete[index]), &mut filled_from_image).await;
+                lose(&checkpointer, &store, &mut tasks, (index, &complete[index]), rewinds).await;
             }
         }
     }
-    filled_from_image
 }
 
 /// Puts a task back to what it had at the newest complete checkpoint.
@@ -160,21 +170,21 @@ async fn lose(
     store: &Arc<JobStore>,
     tasks: &mut Vec<Task>,
     (index, complete): (usize, &Contents),
-    filled_from_image: &mut usize,
+    rewinds: &mut Rewinds,
 ) {
     let lost = tasks.remove(index);
     let task = LostTask { writer: lost.state.writer(), key_groups: lost.state.key_groups() };
     drop(lost);
-    let written = store.positions().contains_key(&task.writer);
-    let (_, state) = checkpointer.rewind(store, task.clone()).await.unwrap().expect("a checkpoint is complete");
-    *filled_from_image += usize::from(written && !store.positions().contains_key(&task.writer));
+    let Rewound { state, keys, .. } = checkpointer.rewind(store, task).await.unwrap().expect("a checkpoint is complete");
+    rewinds.by_key += usize::from(keys.is_some_and(|keys| keys > 0));
+    rewinds.by_group += usize::from(keys.is_none());
     tasks.insert(index, Task::new(store, index, StateOrigin::Checkpoint(state), complete.clone()));
 }
 
 #[test]
 fn a_task_goes_back_to_the_checkpoint_and_the_others_keep_what_they_have() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut filled = 0;
+    let mut rewinds = Rewinds::default();
     let seeds = std::env::var("MILLPOND_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(12);
     for seed in 0..seeds {
         let (backend, budget) = match seed % 3 {
@@ -182,8 +192,64 @@ fn a_task_goes_back_to_the_checkpoint_and_the_others_keep_what_they_have() {
             1 => (StateBackend::RocksDb, 256 << 10),
             _ => (StateBackend::Memory, 256 << 10),
         };
-        let refilled = runtime.block_on(failing_tasks(backend, budget, seed));
-        filled += if seed % 3 == 0 { 0 } else { refilled };
+        runtime.block_on(failing_tasks(backend, budget, seed, &mut rewinds));
     }
-    assert!(filled > 10, "{filled} times the store had to be put back");
+    assert!(rewinds.by_key > 10, "{} times single keys had to be put back", rewinds.by_key);
+    assert!(rewinds.by_group > 10, "{} times whole groups had to be put back", rewinds.by_group);
+}
+
+/// Of a state of 100 MB, most of it in the store, what a task has changed since the checkpoint is put back, and no more of it is read.
+#[tokio::test]
+async fn going_back_costs_what_has_changed_not_what_there_is() {
+    const ENTRIES: u32 = 200_000;
+    const CHANGED: u32 = 300;
+    let (folder, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = open_store(scratch.path(), StateBackend::RocksDb, 16 << 20);
+    store.expect_rewinds(true);
+    let checkpointer = Checkpointer::new(ObjectStorage::local(folder.path()).unwrap(), 7, 1, 1).materialize_after(1 << 20);
+    let groups = 0..crate::key_group::KEY_GROUPS;
+    let mut task = TaskState::new(store.clone(), 0, groups.clone(), StateOrigin::Empty).unwrap();
+    let mut table = task.point_table(TableId(1)).unwrap();
+    let key = |number: u32| number.wrapping_mul(0x9e37_79b1).to_be_bytes();
+    let old = |number: u32| vec![number as u8; 500];
+    for number in 0..ENTRIES {
+        table.put(&key(number), &old(number));
+        if number % 4096 == 0 {
+            table.relieve().unwrap();
+        }
+    }
+    let mut epoch = Epoch(0);
+    let mut replayed = u64::MAX;
+    // Until the materialization is there that has all of it.
+    while replayed > 0 {
+        epoch = epoch.next();
+        let parts = vec![task.snapshot(&mut [&mut table], epoch).unwrap()];
+        task.go_on_sweeping(&mut [&mut table]);
+        let input = ManifestInput { epoch, parts, in_flight: None, upstream: Vec::new(), notes: BTreeMap::new() };
+        replayed = checkpointer.complete(input).await.unwrap().bytes_replay;
+        store.hurry_image();
+    }
+    for number in 0..CHANGED {
+        match number % 3 {
+            0 => table.put(&key(number), b"new"),
+            1 => table.delete(&key(number)),
+            _ => table.put(&key(ENTRIES + number), b"another"),
+        }
+    }
+    task.hand_over(&mut [&mut table]).unwrap();
+    let lost = LostTask { writer: task.writer(), key_groups: groups.clone() };
+    drop((table, task));
+    let Rewound { checkpoint, state, keys } = checkpointer.rewind(&store, lost).await.unwrap().unwrap();
+    assert_eq!((checkpoint, keys), (epoch, Some(CHANGED as usize)));
+    let mut task = TaskState::new(store, 0, groups, StateOrigin::Checkpoint(state.clone())).unwrap();
+    let mut table = task.point_table(TableId(1)).unwrap();
+    assert_eq!(state.entries_read(), 0, "what is needed is read when it is");
+    let asked: Vec<u32> = (0..2 * CHANGED).chain(ENTRIES - 10..ENTRIES + 2 * CHANGED).collect();
+    let mut keys = crate::encoding::EncodedRows::new();
+    asked.iter().for_each(|number| keys.push(&key(*number)));
+    table.load(&keys).unwrap();
+    for number in asked {
+        let expected = (number < ENTRIES).then(|| old(number));
+        assert_eq!(table.get(&key(number)), expected.as_deref(), "{number}");
+    }
 }
