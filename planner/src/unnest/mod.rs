@@ -327,7 +327,7 @@ fn same_key(left: Expr, right: Expr) -> Expr {
 fn with_rows(outer: &LogicalPlan, subquery: &Subquery, kind: JoinType, unnesting: &Unnesting) -> Result<Option<LogicalPlan>> {
     // Whether there is a row does not depend on their order and number.
     let plan = shape::without_limit(&subquery.subquery);
-    if let Some(joined) = condition::joined_by_condition(outer, &plan, kind, numbers.next())? {
+    if let Some(joined) = condition::joined_by_condition(outer, &plan, kind, unnesting.next())? {
         return Ok(Some(joined));
     }
     let subquery = Subquery { subquery: Arc::new(plan), ..subquery.clone() };
