@@ -20,6 +20,8 @@ use crate::{
 const SHARED_BITS: u32 = 20;
 /// Timers handled in one step.
 const TIMERS_PER_STEP: usize = 256;
+/// Timers that an epoch may handle in any case.
+const TIMERS_PER_EPOCH: usize = 1024;
 
 /// See the module.
 pub(super) struct Expiry {
@@ -31,6 +33,10 @@ pub(super) struct Expiry {
     /// Notes of the chunk at hand: (place of the key group, due time) -> index into `notes`.
     open: HashMap<(usize, i64), usize>,
     notes: Vec<Note>,
+    /// Timers set in this epoch.
+    set: usize,
+    /// Timers that this epoch may still handle.
+    allowed: usize,
 }
 
 struct Note {
@@ -40,9 +46,20 @@ struct Note {
     entries: Vec<u8>,
 }
 
+/// What is left of the notes that are due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Due {
+    /// Nothing.
+    Done,
+    /// Perhaps some.
+    More,
+    /// Perhaps some, which have to wait.
+    NextEpoch,
+}
+
 impl Expiry {
     pub(super) fn new(column: usize, null_matches: bool, timers: Timers) -> Self {
-        Self { column, null_matches, timers, open: HashMap::new(), notes: Vec::new() }
+        Self { column, null_matches, timers, open: HashMap::new(), notes: Vec::new(), set: 0, allowed: 0 }
     }
 
     /// Event time of each row in microseconds.
@@ -70,14 +87,26 @@ impl Expiry {
     /// Writes the notes of the chunk under numbers that were never used.
     pub(super) fn write(&mut self, mut number: impl FnMut() -> [u8; 8]) {
         self.open.clear();
+        self.set += self.notes.len();
         for note in self.notes.drain(..) {
             self.timers.set(note.due, &note.key, &number(), &note.entries);
         }
     }
 
-    /// Takes some of the notes due before `reached`. Returns whether there may be more.
-    pub(super) fn take_due(&mut self, reached: i64, mut f: impl FnMut(&[u8])) -> Result<bool> {
-        self.timers.take_due(reached, TIMERS_PER_STEP, |_, entries| f(entries))
+    /// An epoch ends. What may die in it is twice what came: so all that is due is gone soon, but when the watermark passes a second of rows, no
+    /// single epoch waits for the lot.
+    pub(super) fn end_epoch(&mut self) {
+        self.allowed = (2 * std::mem::take(&mut self.set)).max(TIMERS_PER_EPOCH);
+    }
+
+    /// Takes some of the notes due before `reached`, as far as this epoch may.
+    pub(super) fn take_due(&mut self, reached: i64, mut f: impl FnMut(&[u8])) -> Result<Due> {
+        let limit = self.allowed.min(TIMERS_PER_STEP);
+        if limit == 0 {
+            return Ok(Due::NextEpoch);
+        }
+        self.allowed -= limit;
+        Ok(if self.timers.take_due(reached, limit, |_, entries| f(entries))? { Due::More } else { Due::Done })
     }
 
     pub(super) fn table(&mut self) -> &mut dyn StateTable {

@@ -31,6 +31,7 @@ use millpond_storage::{epoch::Epoch, state_table::StateTable};
 
 use self::{
     candidates::Candidates,
+    expiry::{Due, Expiry},
     output::{OutputPlan, Weighted},
     probe::Work,
     side::Side,
@@ -134,14 +135,20 @@ impl Join {
         for side in 0..self.sides.len() {
             let Some(column) = self.sides[side].expiry.as_ref().map(|expiry| expiry.column) else { continue };
             let Some(reached) = self.watermark_of(side, column).filter(|reached| *reached > self.expired[side]) else { continue };
-            while self.sides[side].expire_some(reached)? {
-                steps += 1;
+            loop {
+                match self.sides[side].expire_some(reached)? {
+                    Due::Done => {
+                        self.expired[side] = reached;
+                        break;
+                    }
+                    Due::NextEpoch => break,
+                    Due::More => steps += 1,
+                }
                 if steps == EXPIRY_STEPS_PER_CALL {
                     self.expiring = true;
                     return Ok(Progress::More);
                 }
             }
-            self.expired[side] = reached;
         }
         Ok(Progress::Done)
     }
@@ -164,6 +171,7 @@ impl Operator for Join {
     }
 
     fn on_barrier(&mut self, _barrier: &Barrier, _out: &mut Output) -> Result<Progress> {
+        self.sides.iter_mut().filter_map(|side| side.expiry.as_mut()).for_each(Expiry::end_epoch);
         self.expire()
     }
 

@@ -12,7 +12,10 @@ use millpond_storage::{
     state_table::{PointTable, RangeTable, StateTable},
 };
 
-use super::{Kept, expiry::Expiry};
+use super::{
+    Kept,
+    expiry::{Due, Expiry},
+};
 use crate::{
     accumulator::bytes::{get_bytes, get_i64, put_integer},
     error::Result,
@@ -187,11 +190,11 @@ impl Side {
         }
     }
 
-    /// Removes some of the rows whose time has come. Returns whether there may be more.
-    pub(super) fn expire_some(&mut self, reached: i64) -> Result<bool> {
-        let Some(expiry) = &mut self.expiry else { return Ok(false) };
+    /// Removes some of the rows whose time has come.
+    pub(super) fn expire_some(&mut self, reached: i64) -> Result<Due> {
+        let Some(expiry) = &mut self.expiry else { return Ok(Due::Done) };
         let mut dead = Vec::new();
-        let more = expiry.take_due(reached, |entries| dead.extend_from_slice(entries))?;
+        let due = expiry.take_due(reached, |entries| dead.extend_from_slice(entries))?;
         let entries = &mut dead.as_slice();
         while !entries.is_empty() {
             let (key, suffix) = (get_bytes(entries)?, get_bytes(entries)?);
@@ -202,7 +205,7 @@ impl Side {
                 weights.delete(key);
             }
         }
-        Ok(more)
+        Ok(due)
     }
 
     /// Writes the next number for every key group.

@@ -104,6 +104,25 @@ fn rows_die_when_no_match_can_come() {
     }
 }
 
+/// Else an epoch in which the watermark passes much is as long as that takes, and every reader waits for it.
+#[test]
+fn an_epoch_lets_only_so_many_rows_die() {
+    let spec = banded(JoinKind::Inner, Band { low: Some(0), high: Some(1) }, true);
+    let mut bench = bench(append_only(JoinSpec { condition: None, ..spec }), Settings::default());
+    // Rows of different seconds die one by one.
+    let rows = 3_000;
+    bench.push(0, &(0..rows).map(|second| row("+", 1, second)).collect::<Vec<_>>().join("\n"));
+    bench.barrier();
+    (0..2).for_each(|side| bench.watermark(side, TIME, 2 * rows * SECOND));
+    let mut used = vec![bench.memory_used()];
+    for _ in 0..4 {
+        bench.barrier();
+        used.push(bench.memory_used());
+    }
+    assert!(used[0] > used[1] && used[1] > used[2] && used[2] > used[3], "{used:?}");
+    assert_eq!(used[3], used[4], "the last are gone: {used:?}");
+}
+
 #[test]
 fn a_bound_on_one_side_frees_that_side_alone() {
     // right <= left - 5 s
