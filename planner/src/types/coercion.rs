@@ -43,7 +43,6 @@ pub fn category(sql_type: &SqlType) -> Category {
         SqlType::Interval => Category::Timespan,
         SqlType::Unknown => Category::Unknown,
         other if other.is_number() || other.is_oid() => Category::Numeric,
-        SqlType::InternalChar => Category::Other,
         other if other.is_text() => Category::String,
         _ => Category::Other,
     }

@@ -11,6 +11,7 @@ use crate::{
 };
 
 impl Binder<'_> {
+    /// The change, and the notice that it makes nothing faster.
     pub(in crate::bind) fn create_index(&self, create: &CreateIndex, sql: &str) -> Result<(Option<CatalogChange>, Vec<BoundNotice>)> {
         let span = create.table.span();
         let table = self.find_relation(&QualifiedName::from_ast(&create.table)?, span)?;
@@ -48,7 +49,14 @@ impl Binder<'_> {
         }
         self.depend_on(Reference { id: table.id, span, implied_alias: None });
         let body = ObjectBody::Index(Index { relation: table.id, columns, unique: false });
+        let notice = BoundNotice {
+            detail: Some(
+                "Lookups are fast by the primary key of a table and the key of a materialized view; others read the whole relation."
+                    .to_owned(),
+            ),
+            ..BoundNotice::new(format!("index \"{name}\" is kept in the catalog, but no query uses it yet"))
+        };
         let object = self.new_object(NewName { schema: table.schema, name }, sql, body);
-        Ok((Some(CatalogChange::put(object)), Vec::new()))
+        Ok((Some(CatalogChange::put(object)), vec![notice]))
     }
 }
