@@ -1,5 +1,5 @@
 # make demo    the whole thing, from nothing to answers in psql
-# make run     the server on ./millpond-data, at 127.0.0.1:4590
+# make run     the server on ./millpond-data, at 127.0.0.1:4590; FLAGS="--listen .." gives it others
 # make test    format, lints, all tests
 # make bench   the benchmarks
 
@@ -45,7 +45,7 @@ build: toolchain
 	cargo build --release --locked --bin millpond
 
 run: build
-	@exec "$(BINARY)" --data-dir ./millpond-data
+	@exec "$(BINARY)" --data-dir ./millpond-data $(FLAGS)
 
 # One profile everywhere, so that the dependencies are compiled once; only our own crates are not optimised for the tests.
 UNOPTIMISED := $(foreach crate,storage engine planner server sql-tests,--config 'profile.release.package.millpond-$(crate).opt-level=0')

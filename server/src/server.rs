@@ -35,7 +35,7 @@ pub enum ServerError {
     #[error("{0}")]
     Open(#[from] crate::error::SqlError),
     /// An address that cannot be listened on.
-    #[error("could not listen on \"{address}\": {source}")]
+    #[error("could not listen on \"{address}\": {source} (--listen and --http choose other addresses)")]
     Listen {
         /// As it was given.
         address: String,
