@@ -66,6 +66,8 @@ pub struct EngineConfig {
     pub tick: Duration,
     /// How the epoch log is written.
     pub log: LogOptions,
+    /// Tells the time of epochs, and how long operators are busy.
+    pub clock: Clock,
 }
 
 /// What the parts of the engine share.
@@ -137,7 +139,7 @@ impl Engine {
             .map_err(|error| EngineError::Retryable(format!("could not start threads: {error}")))?;
         let rocks = RocksShared::new(config.memory.limit() / 4);
         let shared = Arc::new(Shared {
-            coordinator: Coordinator::new(log, Clock::system()),
+            coordinator: Coordinator::new(log, config.clock.clone()),
             memory: config.memory.clone(),
             runtime: runtime.handle().clone(),
             config,

@@ -133,6 +133,7 @@ impl SessionNames {
             system: &self.system,
             parameter_types: parameters,
             interrupt: &self.interrupt,
+            is_kept: false,
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use millpond_engine::engine::{Engine, EngineConfig};
-use millpond_storage::{epoch_log::LogOptions, memory::MemoryBudget, object::ObjectStorage};
+use millpond_storage::{env::Clock, epoch_log::LogOptions, memory::MemoryBudget, object::ObjectStorage};
 
 use crate::{
     act::dml::target::Targets,
@@ -68,6 +68,7 @@ impl ServerState {
             parallelism: config.parallelism,
             tick: config.tick,
             log: LogOptions::default(),
+            clock: Clock::system(),
         })
         .await?;
         let batch = BatchRuntime::start(config.parallelism, &memory)?;

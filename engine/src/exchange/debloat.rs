@@ -194,6 +194,15 @@ mod tests {
     }
 
     #[test]
+    fn a_standstill_of_the_whole_machine_is_soon_forgotten() {
+        let mut debloater = Debloater::new(SECOND);
+        after(&mut debloater, 20, full(10_000), SECOND);
+        let bounds = after(&mut debloater, 1, Sample { rows: 64, active: 10 * SECOND, was_full: true }, SECOND);
+        assert_eq!(bounds.rows, LEAST_CHUNK_ROWS);
+        assert_eq!(after(&mut debloater, 3, full(10_000), SECOND), Bounds::LARGEST);
+    }
+
+    #[test]
     fn bounds_stand_still_while_the_throughput_trembles() {
         let mut debloater = Debloater::new(SECOND);
         after(&mut debloater, 20, full(300), SECOND);

@@ -229,6 +229,7 @@ impl Driver {
             origin,
             side: self.shared.side_output(self.spec.id),
             budget: self.shared.memory.clone(),
+            clock: self.shared.coordinator.clock().clone(),
             runtime: &self.shared.runtime,
         };
         let origin = spawn.origin.clone();

@@ -162,6 +162,8 @@ pub struct Spawn<'a> {
     pub side: Arc<dyn SideOutput>,
     /// The memory budget.
     pub budget: millpond_storage::memory::MemoryBudget,
+    /// Tells how long operators are busy.
+    pub clock: millpond_storage::env::Clock,
     /// Where subtasks run.
     pub runtime: &'a Handle,
 }
@@ -222,6 +224,7 @@ impl Running {
             completed: completed.clone(),
             switch: switch.clone(),
             budget: spawn.budget.clone(),
+            clock: spawn.clock.clone(),
             side: spawn.side.clone(),
             collector: collector.clone(),
             orders: spawn.orders.clone(),

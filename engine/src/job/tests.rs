@@ -16,6 +16,7 @@ use arrow::{
 };
 use millpond_storage::{
     collection::{CollectionKey, CollectionSpec, ScanRequest},
+    env::Clock,
     epoch::Epoch,
     epoch_log::LogOptions,
     memory::MemoryBudget,
@@ -106,6 +107,11 @@ async fn open_with(dir: &Path, log: LogOptions) -> Arc<Engine> {
 
 /// An engine with the table, before it recovers.
 async fn bare_engine(dir: &Path, log: LogOptions) -> Arc<Engine> {
+    bare_engine_at(dir, log, Clock::system()).await
+}
+
+/// The same with a clock of the test's.
+async fn bare_engine_at(dir: &Path, log: LogOptions, clock: Clock) -> Arc<Engine> {
     let config = EngineConfig {
         data_dir: dir.to_path_buf(),
         objects: ObjectStorage::local(&dir.join("objects")).expect("a folder"),
@@ -113,6 +119,7 @@ async fn bare_engine(dir: &Path, log: LogOptions) -> Arc<Engine> {
         parallelism: 2,
         tick: Duration::from_millis(20),
         log,
+        clock,
     };
     let engine = Engine::open(config).await.expect("opens");
     let table = TableSpec {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use millpond_storage::{
+    env::Clock,
     epoch::Epoch,
     memory::MemoryBudget,
     state_table::{JobStore, StateOrigin},
@@ -59,6 +60,8 @@ pub struct BuildContext {
     pub switch: Arc<Switch>,
     /// The memory budget.
     pub budget: MemoryBudget,
+    /// Tells how long operators are busy.
+    pub clock: Clock,
     /// Late and bad rows.
     pub side: Arc<dyn SideOutput>,
     /// Receives the root's output.
@@ -314,6 +317,7 @@ fn build_subtask(
         completed: context.completed.clone(),
         kept_bytes: (context.budget.limit() / KEPT_SHARE / all.max(1)).max(LEAST_KEPT_BYTES),
         budget: context.budget.clone(),
+        clock: context.clock.clone(),
         revivals,
         drill: control.drill.clone(),
         channels,

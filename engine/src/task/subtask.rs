@@ -186,6 +186,8 @@ pub struct Subtask {
     pub kept_bytes: usize,
     /// The memory budget.
     pub budget: MemoryBudget,
+    /// Tells how long its operators are busy.
+    pub clock: Clock,
     /// What it goes on with after a failure.
     pub revivals: mpsc::UnboundedReceiver<Result<Revival>>,
     /// It is to fail, so that it can be seen what follows.
@@ -245,7 +247,7 @@ impl Subtask {
     /// What ends the attempt.
     pub async fn run(mut self) -> Result<()> {
         let channels = std::mem::take(&mut self.channels);
-        let clock = Clock::system();
+        let clock = self.clock.clone();
         let determinants = Determinants::new(self.kept_bytes, self.budget.handle("messages kept for a restart"));
         let mut running = Running {
             flow: Flow::new(channels.len(), clock.monotonic(), self.orders.debloat_target()),

@@ -10,10 +10,14 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::logical_expr::{Expr, expr::Placeholder};
 use sqlparser::tokenizer::Span;
 
-use super::{BindContext, reference::Reference, typed::Typed};
+use super::{
+    BindContext,
+    reference::{Form, Reference},
+    typed::Typed,
+};
 use crate::{
     error::{PlanError, Result, sqlstate},
-    functions::Environment,
+    functions::{Environment, cast::relation_named, system::NOT_OF_SESSION},
     types::SqlType,
 };
 
@@ -99,8 +103,29 @@ impl<'a> Binder<'a> {
     /// The reference at `span` stands where no alias may follow.
     pub(super) fn forbid_implied_alias(&self, span: Span) {
         for reference in self.references.borrow_mut().iter_mut().filter(|reference| reference.span == span) {
-            reference.implied_alias = None;
+            if let Form::Name { implied_alias } = &mut reference.form {
+                *implied_alias = None;
+            }
         }
+    }
+
+    /// A constant of type `regclass` names a relation by a text, written at `span`: as in Postgres it means that relation from then on.
+    pub(super) fn depend_on_named(&self, text: &str, span: Option<Span>) {
+        let written = span.filter(|span| *span != Span::empty());
+        if let (Some(span), Ok(object)) = (written, relation_named(&self.environment, text)) {
+            self.depend_on(Reference { id: object.id, span, form: Form::Text });
+        }
+    }
+
+    /// Refuses a function that tells of the session where the result is kept for all sessions.
+    ///
+    /// # Errors
+    /// 0A000 with the function's name.
+    pub(crate) fn require_session(&self, function: &str) -> Result<()> {
+        if !self.context.is_kept {
+            return Ok(());
+        }
+        Err(PlanError::unsupported(format!("function {function}() is not supported in a materialized view")).with_hint(NOT_OF_SESSION))
     }
 
     /// Numbers of the objects the statement names.

@@ -56,7 +56,12 @@ impl Binder<'_> {
         match value.expr {
             Expr::Literal(literal, _) if literal.is_null() => Ok(Typed::null(to.clone())),
             Expr::Literal(ref literal, _) => match literal.try_as_str().flatten() {
-                Some(text) => self.read_literal(text, to).map_err(|error| error.at(span)),
+                Some(text) => {
+                    if *to == SqlType::RegClass {
+                        self.depend_on_named(text, value.written);
+                    }
+                    self.read_literal(text, to).map_err(|error| error.at(span))
+                }
                 None => Err(PlanError::internal(format!("a literal {literal} without a type"))),
             },
             Expr::Placeholder(Placeholder { id, .. }) => {

@@ -14,7 +14,7 @@ use sqlparser::{
 use super::{
     binder::Binder,
     query::BoundRows,
-    reference::Reference,
+    reference::{Form, Reference},
     scope::{CommonTables, Scope, ScopeColumn},
     select_list::unique_names,
 };
@@ -154,7 +154,7 @@ impl Binder<'_> {
             return Err(wrong_kind(&object, span));
         }
         let implied_alias = alias.is_none().then(|| object.name.clone());
-        self.depend_on(Reference { id: object.id, span, implied_alias });
+        self.depend_on(Reference { id: object.id, span, form: Form::Name { implied_alias } });
         let rows = match &object.body {
             ObjectBody::View(view) => self.inside_view(|| self.stored_query(&view.definition, object.columns()))?,
             _ => self.scan(&object)?,

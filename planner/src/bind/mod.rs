@@ -116,6 +116,8 @@ pub struct BindContext<'a> {
     pub parameter_types: &'a [Option<SqlType>],
     /// Asked at every expression and relation whether binding may go on.
     pub interrupt: &'a Interrupt,
+    /// The result is kept for all sessions, as that of a materialized view or sink.
+    pub is_kept: bool,
 }
 
 #[cfg(test)]

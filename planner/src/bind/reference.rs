@@ -1,7 +1,7 @@
 //! Where a text names objects, and the text with the names written out.
 //!
-//! Stored queries name every relation with its schema, so that they do not depend on a search path, and can be rewritten when a relation is
-//! renamed.
+//! Stored queries name every relation with its schema, also those that a `regclass` constant names by a text, so that they do not depend on a search
+//! path, and can be rewritten when a relation is renamed.
 
 use sqlparser::tokenizer::{Location, Span};
 
@@ -17,8 +17,20 @@ pub(super) struct Reference {
     pub(super) id: u64,
     /// The name.
     pub(super) span: Span,
-    /// What columns are qualified with, if it has no alias of its own and one may follow.
-    pub(super) implied_alias: Option<String>,
+    /// How it is written.
+    pub(super) form: Form,
+}
+
+/// How a relation is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// By a name.
+    Name {
+        /// What columns are qualified with, if it has no alias of its own and one may follow.
+        implied_alias: Option<String>,
+    },
+    /// By the text of a `regclass` constant.
+    Text,
 }
 
 /// The text with every reference written with schema and name as `catalog` has them, and aliases that keep qualified columns right.
@@ -32,12 +44,13 @@ pub(super) fn write_out(text: &str, origin: Location, references: &[Reference], 
         let start = offset_in(text, origin, reference.span.start).ok_or_else(outside)?;
         let end = offset_in(text, origin, reference.span.end).ok_or_else(outside)?;
         let object = catalog.get(reference.id).ok_or_else(|| PlanError::internal("a reference to an object that is not there"))?;
-        let mut name = format!("{}.{}", quoted(catalog.schema_name(object)), quoted(&object.name));
-        if let Some(alias) = reference.implied_alias.as_ref().filter(|alias| **alias != object.name) {
-            name.push_str(" AS ");
-            name.push_str(&quoted(alias));
-        }
-        places.push((start, end, name));
+        let name = format!("{}.{}", quoted(catalog.schema_name(object)), quoted(&object.name));
+        let written = match &reference.form {
+            Form::Name { implied_alias: Some(alias) } if *alias != object.name => format!("{name} AS {}", quoted(alias)),
+            Form::Name { .. } => name,
+            Form::Text => format!("'{}'", name.replace('\'', "''")),
+        };
+        places.push((start, end, written));
     }
     places.sort();
     places.dedup();

@@ -63,7 +63,7 @@ pub fn bind_query_text(text: &str, context: &BindContext<'_>) -> Result<BoundQue
 /// As [`bind_query_text`]; none is expected.
 pub fn bind_stored_query(text: &str, settings: &QuerySettings, context: &BindContext<'_>) -> Result<BoundQuery> {
     let text_settings = text_settings_of(settings, context.text);
-    let context = BindContext { text: &text_settings, parameter_types: &[], ..*context };
+    let context = BindContext { text: &text_settings, parameter_types: &[], is_kept: true, ..*context };
     bind_query(&parse::parse_query(text)?, &context).map_err(PlanError::without_position)
 }
 

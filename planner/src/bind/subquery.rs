@@ -304,7 +304,7 @@ fn to_outer(value: Typed) -> Typed {
         })
         .map(|transformed| transformed.data);
     match expr {
-        Ok(expr) => Typed { expr, sql_type, modifier: value.modifier },
+        Ok(expr) => Typed::new(expr, sql_type).with_modifier(value.modifier),
         Err(_) => Typed::null(sql_type),
     }
 }

@@ -54,6 +54,7 @@ impl Bench {
             server_version: "15.0",
             system: &NoSystemRelations,
             parameter_types: &[],
+            is_kept: false,
             interrupt: &Interrupt::never(),
         };
         let parsed = parse::parse(sql)?;

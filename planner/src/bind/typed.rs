@@ -5,6 +5,7 @@ use datafusion::{
     common::ScalarValue,
     logical_expr::{Expr, lit},
 };
+use sqlparser::tokenizer::Span;
 
 use crate::types::{SqlType, modifier};
 
@@ -18,12 +19,14 @@ pub struct Typed {
     pub sql_type: SqlType,
     /// Its typmod, where Postgres keeps one: columns and casts.
     pub modifier: i32,
+    /// Where it is written, if it is a string constant whose type its place still has to tell.
+    pub(super) written: Option<Span>,
 }
 
 impl Typed {
     /// An expression of a type.
     pub fn new(expr: Expr, sql_type: SqlType) -> Self {
-        Self { expr, sql_type, modifier: modifier::NONE }
+        Self { expr, sql_type, modifier: modifier::NONE, written: None }
     }
 
     /// The same with a typmod.
@@ -36,6 +39,11 @@ impl Typed {
     /// A constant.
     pub fn literal(value: ScalarValue, sql_type: SqlType) -> Self {
         Self::new(Expr::Literal(value, None), sql_type)
+    }
+
+    /// A string constant of no type yet, written at `span`.
+    pub(super) fn unknown(text: &str, span: Option<Span>) -> Self {
+        Self { written: span, ..Self::literal(ScalarValue::Utf8View(Some(text.to_owned())), SqlType::Unknown) }
     }
 
     /// NULL of a type.

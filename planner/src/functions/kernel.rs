@@ -63,16 +63,19 @@ pub(crate) struct Traits {
     pub(crate) strict: bool,
     /// Depends on the session's settings or the catalog.
     pub(crate) local: bool,
+    /// Depends on the catalog or the state of the server, not only on its arguments and the session's settings.
+    pub(crate) live: bool,
     /// Gives another value each time.
     pub(crate) volatile: bool,
 }
 
 impl Traits {
-    pub(crate) const STRICT: Self = Self { strict: true, local: false, volatile: false };
-    pub(crate) const NULLS: Self = Self { strict: false, local: false, volatile: false };
-    pub(crate) const LOCAL: Self = Self { strict: true, local: true, volatile: false };
-    pub(crate) const LOCAL_NULLS: Self = Self { strict: false, local: true, volatile: false };
-    pub(crate) const VOLATILE: Self = Self { strict: true, local: false, volatile: true };
+    pub(crate) const STRICT: Self = Self { strict: true, local: false, live: false, volatile: false };
+    pub(crate) const NULLS: Self = Self { strict: false, local: false, live: false, volatile: false };
+    pub(crate) const LOCAL: Self = Self { strict: true, local: true, live: false, volatile: false };
+    pub(crate) const LOCAL_NULLS: Self = Self { strict: false, local: true, live: false, volatile: false };
+    pub(crate) const CATALOG: Self = Self { strict: true, local: true, live: true, volatile: false };
+    pub(crate) const VOLATILE: Self = Self { strict: true, local: false, live: false, volatile: true };
 }
 
 /// The function.
@@ -189,6 +192,12 @@ fn same_but_for_names(left: &DataType, right: &DataType) -> bool {
         (DataType::List(left), DataType::List(right)) => same_but_for_names(left.data_type(), right.data_type()),
         _ => left == right,
     }
+}
+
+/// Whether an expression is the call of a function that depends on the catalog or the state of the server.
+pub(crate) fn is_live_call(expr: &Expr) -> bool {
+    let kernel = |call: &ScalarFunction| call.func.inner().downcast_ref::<KernelFunction>().is_some_and(|kernel| kernel.traits.live);
+    matches!(expr, Expr::ScalarFunction(call) if kernel(call))
 }
 
 /// A kernel to be called.

@@ -7,7 +7,7 @@ use datafusion::{
 
 use crate::{
     error::Result,
-    functions::clock::is_clock_call,
+    functions::{clock::is_clock_call, kernel::is_live_call, system::NOT_OF_SESSION},
     optimize::{is_ranking, refusal},
     relation_source::RelationSource,
 };
@@ -51,6 +51,9 @@ fn check_expression(expression: &Expr) -> datafusion::common::Result<TreeNodeRec
                 format!("function {name}() is not supported in a materialized view"),
                 "The contents of a view may not depend on the clock. Filter by time in a SELECT over the view.",
             ));
+        }
+        if is_live_call(expression) {
+            return Err(refusal(format!("function {name}() is not supported in a materialized view"), NOT_OF_SESSION));
         }
         if call.func.signature().volatility == Volatility::Volatile {
             return Err(refusal(

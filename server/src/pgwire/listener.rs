@@ -208,6 +208,8 @@ async fn run_session(inbox: Inbox, outbox: Outbox, peer: SocketAddr, parameters:
     let session = Session::new(Arc::clone(&shared.state), info, sender);
     let cancel: CancelHandle = session.cancel_token();
     registration.attach(cancel.clone());
+    let (hung_up, shutdown) = (outbox.hang_up(), shared.shutdown.clone());
+    cancel.give_up_when(move || shutdown.is_cancelled() || hung_up());
     let line = Line { inbox, outbox, notices, shutdown: shared.shutdown.clone(), cancel };
     let mut connection = Connection::new(line, session);
     let served = async {

@@ -1,6 +1,9 @@
 //! The bytes a client is sent, gathered until they are worth a system call.
 
+use std::{io::ErrorKind, sync::Arc};
+
 use bytes::BytesMut;
+use futures::FutureExt;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::copy::{CopyDone, CopyInResponse, CopyOutResponse};
 use pgwire::messages::data::{FieldDescription, NoData, ParameterDescription, RowDescription};
@@ -9,7 +12,7 @@ use pgwire::messages::response::{
     CommandComplete, EmptyQueryResponse, ErrorResponse, NoticeResponse, ReadyForQuery, TransactionStatus as WireStatus,
 };
 use pgwire::messages::startup::ParameterStatus;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{Interest, Ready};
 use tokio::net::tcp::OwnedWriteHalf;
 
 use super::errors::{error_fields, notice_fields};
@@ -29,7 +32,8 @@ pub(super) struct Gone;
 
 /// The writing half of a connection.
 pub(super) struct Outbox {
-    socket: OwnedWriteHalf,
+    /// Shared with who asks whether the client is still there.
+    socket: Arc<OwnedWriteHalf>,
     /// Rows are written here by their encoder.
     pub(super) buffer: Vec<u8>,
     /// How much of the buffer has been sent by a flush that was dropped half way.
@@ -39,7 +43,7 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn new(socket: OwnedWriteHalf) -> Self {
-        Self { socket, buffer: Vec::with_capacity(8 << 10), sent: 0, scratch: BytesMut::with_capacity(1 << 10) }
+        Self { socket: Arc::new(socket), buffer: Vec::with_capacity(8 << 10), sent: 0, scratch: BytesMut::with_capacity(1 << 10) }
     }
 
     /// Whether it is time to flush.
@@ -50,9 +54,12 @@ impl Outbox {
     /// Sends everything. Cancel safe: the next flush goes on where this one was dropped.
     pub(super) async fn flush(&mut self) -> Result<(), Gone> {
         while self.sent < self.buffer.len() {
-            match self.socket.write(&self.buffer[self.sent..]).await {
+            // A client that reads fast must not keep the thread from others.
+            tokio::task::coop::consume_budget().await;
+            match self.socket.try_write(&self.buffer[self.sent..]) {
+                Ok(count @ 1..) => self.sent += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.socket.writable().await.map_err(|_| Gone)?,
                 Ok(0) | Err(_) => return Err(Gone),
-                Ok(count) => self.sent += count,
             }
         }
         self.sent = 0;
@@ -63,10 +70,19 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sends everything and ends the stream.
+    /// Sends everything. The stream ends when the outbox is dropped.
     pub(super) async fn close(&mut self) {
-        if self.flush().await.is_ok() {
-            let _ = self.socket.shutdown().await;
+        let _ = self.flush().await;
+    }
+
+    /// Tells whether the client has closed its side of the connection, to a thread that is busy on its behalf. Does not wait, and reads nothing.
+    pub(super) fn hang_up(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let socket = Arc::downgrade(&self.socket);
+        move || {
+            let Some(socket) = socket.upgrade() else { return true };
+            // Nearly always it can be written to, so that this is answered at once.
+            let ready = socket.ready(Interest::READABLE | Interest::WRITABLE).now_or_never();
+            ready.is_some_and(|ready| ready.is_ok_and(Ready::is_read_closed))
         }
     }
 

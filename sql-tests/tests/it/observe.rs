@@ -207,6 +207,20 @@ fn exchanges_tell_what_they_hold_and_may_hold() {
     assert_eq!(client.rows("SELECT count(*) FROM millpond.exchanges WHERE job = 'v'").expect("rows"), ["0"]);
 }
 
+/// The rows of a query, and the notices about sources that no job reads.
+fn told(client: &mut WireClient, sql: &str) -> (Vec<String>, Vec<String>) {
+    client.notices.clear();
+    let rows = client.rows(sql).expect(sql);
+    let field = |notice: &Message, code: char| {
+        notice.fields().into_iter().find(|(known, _)| *known == code).map(|(_, value)| value).unwrap_or_default()
+    };
+    let notices = client.notices.iter().map(|notice| {
+        assert!(field(notice, 'H').contains("Create a materialized view over it"), "{notice:?}");
+        format!("{}: {}", field(notice, 'S'), field(notice, 'M'))
+    });
+    (rows, notices.collect())
+}
+
 #[test]
 fn a_select_from_a_source_that_no_job_reads_says_why_it_has_no_rows() {
     let server = TestServer::start();
@@ -214,18 +228,6 @@ fn a_select_from_a_source_that_no_job_reads_says_why_it_has_no_rows() {
     client.query("CREATE SOURCE s (a bigint) WITH (connector = 'datagen', rows_per_second = '10000')").expect("a source");
     client.query("CREATE SOURCE few (a bigint) WITH (connector = 'datagen', rows = '3')").expect("a source");
     client.query("CREATE VIEW above AS SELECT a FROM s").expect("a view");
-    let told = |client: &mut WireClient, sql: &str| {
-        client.notices.clear();
-        let rows = client.rows(sql).expect(sql);
-        let field = |notice: &Message, code: char| {
-            notice.fields().into_iter().find(|(known, _)| *known == code).map(|(_, value)| value).unwrap_or_default()
-        };
-        let notices = client.notices.iter().map(|notice| {
-            assert!(field(notice, 'H').contains("Create a materialized view over it"), "{notice:?}");
-            format!("{}: {}", field(notice, 'S'), field(notice, 'M'))
-        });
-        (rows, notices.collect::<Vec<_>>())
-    };
     let unread = "NOTICE: source \"s\" shows no rows because no materialized view or sink reads it";
     assert_eq!(told(&mut client, "SELECT a FROM s"), (vec![], vec![unread.to_owned()]));
     assert_eq!(told(&mut client, "SELECT count(*) FROM few, above"), (vec!["0".to_owned()], vec![unread.to_owned()]));
@@ -236,4 +238,23 @@ fn a_select_from_a_source_that_no_job_reads_says_why_it_has_no_rows() {
     client.query("DROP MATERIALIZED VIEW v").expect("dropped");
     let stands = "NOTICE: source \"s\" shows no new rows because no materialized view or sink reads it any more";
     assert_eq!(told(&mut client, "SELECT count(*) > 0 FROM s"), (vec!["t".to_owned()], vec![stands.to_owned()]));
+}
+
+#[test]
+fn a_select_from_a_watched_folder_that_no_job_reads_says_why_new_files_are_not_seen() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let with = format!("WITH (connector = 'file', path = '{}', format = 'csv', mode = 'watch')", folder.path().display());
+    client.query(&format!("CREATE SOURCE s (n int) {with}")).expect("a source");
+    assert_eq!(told(&mut client, "SELECT n FROM s"), (vec![], vec![]), "there is nothing to be read");
+    std::fs::write(folder.path().join("a.csv"), "1\n").expect("a file");
+    let unread = "NOTICE: source \"s\" shows no rows because no materialized view or sink reads it";
+    assert_eq!(told(&mut client, "SELECT n FROM s"), (vec![], vec![unread.to_owned()]));
+    client.query("CREATE MATERIALIZED VIEW v AS SELECT n FROM s").expect("a view");
+    client.await_rows(PATIENCE, "SELECT n FROM s", &["1"]);
+    client.query("DROP MATERIALIZED VIEW v").expect("dropped");
+    std::fs::write(folder.path().join("b.csv"), "2\n").expect("a file");
+    let stands = "NOTICE: source \"s\" shows no new rows because no materialized view or sink reads it any more";
+    assert_eq!(told(&mut client, "SELECT n FROM s"), (vec!["1".to_owned()], vec![stands.to_owned()]));
 }

@@ -1,8 +1,13 @@
 //! Statements that are long or deep to plan: they end when their time is up or their client cancels, hold nobody else up, and have bounds.
 
+use std::time::Duration;
+
 use millpond_sql_tests::{TestServer, WireClient, parse, query};
 
 use crate::wire::sqlstate;
+
+/// Much less than it takes to plan the statement that takes longest.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn numbers(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(move |number| (number * 7 % count).to_string())
@@ -19,6 +24,15 @@ fn doubled(levels: usize) -> String {
         text.push_str(&format!(", a{level} AS (SELECT * FROM a{0} UNION ALL SELECT * FROM a{0})", level - 1));
     }
     format!("{text} SELECT count(*) FROM a{levels}")
+}
+
+/// 3,000 joins of a plan that is written in a few lines.
+fn thousands_of_joins() -> String {
+    let levels = (0..=5).map(|level| {
+        let below = if level == 0 { "a".to_owned() } else { format!("d{}", level - 1) };
+        format!("d{level} AS (SELECT x.n, y.s FROM {below} x JOIN {below} y ON x.n = y.n JOIN {below} z ON z.n = y.n)")
+    });
+    format!("WITH a AS (SELECT * FROM t NATURAL JOIN t b), {} SELECT count(*) FROM d5", joined(levels))
 }
 
 fn server_with_numbers() -> (TestServer, WireClient) {
@@ -111,17 +125,8 @@ fn psql_shows_privileges() {
 #[test]
 fn a_short_statement_that_takes_long_to_plan_holds_nobody_up() {
     let (server, mut client) = server_with_numbers();
-    // 3,000 joins of a plan that is written in a few lines, more of them at once than the server has threads.
-    let statement = format!(
-        "WITH a AS (SELECT * FROM t NATURAL JOIN t b), {} SELECT count(*) FROM d5",
-        (0..=5)
-            .map(|level| {
-                let below = if level == 0 { "a".to_owned() } else { format!("d{}", level - 1) };
-                format!("d{level} AS (SELECT x.n, y.s FROM {below} x JOIN {below} y ON x.n = y.n JOIN {below} z ON z.n = y.n)")
-            })
-            .collect::<Vec<_>>()
-            .join(", ")
-    );
+    // More of them at once than the server has threads.
+    let statement = thousands_of_joins();
     assert!(statement.len() < 1_000, "{}", statement.len());
     let mut sessions: Vec<WireClient> = (0..4).map(|_| server.connect()).collect();
     sessions.iter_mut().for_each(|session| session.send(&query(&statement)).expect("sent"));
@@ -130,4 +135,20 @@ fn a_short_statement_that_takes_long_to_plan_holds_nobody_up() {
     for session in &mut sessions {
         assert_eq!(session.cancel_until_ready().expect_err("cancelled").sqlstate(), "57014");
     }
+}
+
+#[test]
+fn planning_ends_when_its_client_goes() {
+    let (server, mut client) = server_with_numbers();
+    let planned = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'WITH a AS%'";
+    let mut leaving: Vec<WireClient> = (0..3).map(|_| server.connect()).collect();
+    leaving.iter_mut().for_each(|session| session.send(&query(&thousands_of_joins())).expect("sent"));
+    client.await_rows(PATIENCE, planned, &["3"]);
+    // One leaves something unread behind it, and one has only said that it sends no more.
+    leaving[0].send(&query("VALUES (1)")).expect("sent");
+    leaving[1].finish_sending();
+    leaving.remove(0).terminate();
+    leaving.pop();
+    client.await_rows(PATIENCE, planned, &["0"]);
+    assert_eq!(client.rows("SELECT count(*) FROM t").expect("rows"), ["1000"]);
 }

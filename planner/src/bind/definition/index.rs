@@ -4,7 +4,11 @@ use sqlparser::ast::Spanned;
 
 use super::{NewName, free_name};
 use crate::{
-    bind::{binder::Binder, bound::BoundNotice, reference::Reference},
+    bind::{
+        binder::Binder,
+        bound::BoundNotice,
+        reference::{Form, Reference},
+    },
     catalog::{CatalogChange, ObjectBody, QualifiedName, already_exists, fold, object::Index},
     error::{PlanError, Result, sqlstate},
     parse::statement::CreateIndex,
@@ -47,7 +51,7 @@ impl Binder<'_> {
             }
             return Ok((None, vec![BoundNotice::new(format!("relation \"{name}\" already exists, skipping"))]));
         }
-        self.depend_on(Reference { id: table.id, span, implied_alias: None });
+        self.depend_on(Reference { id: table.id, span, form: Form::Name { implied_alias: None } });
         let body = ObjectBody::Index(Index { relation: table.id, columns, unique: false });
         let notice = BoundNotice {
             detail: Some(

@@ -8,7 +8,13 @@ use sqlparser::{
 };
 
 use crate::{
-    bind::{binder::Binder, expression::Place, reference::Reference, scope::Scope, typed::Typed},
+    bind::{
+        binder::Binder,
+        expression::Place,
+        reference::{Form, Reference},
+        scope::Scope,
+        typed::Typed,
+    },
     catalog::{
         Object, ObjectBody, QualifiedName, fold,
         object::{Column, Table},
@@ -39,7 +45,7 @@ impl Binder<'_> {
                 Err(PlanError::new(sqlstate::WRONG_OBJECT_TYPE, message).with_hint("Only INSERT and COPY are allowed.").at(span))
             }
             ObjectBody::Table(_) => {
-                self.depend_on(Reference { id: object.id, span, implied_alias: None });
+                self.depend_on(Reference { id: object.id, span, form: Form::Name { implied_alias: None } });
                 Ok(object)
             }
             _ => {

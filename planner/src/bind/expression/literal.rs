@@ -19,9 +19,11 @@ impl Binder<'_> {
     pub(super) fn value(&self, value: &ValueWithSpan) -> Result<Typed> {
         match &value.value {
             Value::Number(text, _) => number(text, value.span),
-            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) | Value::UnicodeStringLiteral(text) => Ok(string(text)),
-            Value::NationalStringLiteral(text) => Ok(string(text)),
-            Value::DollarQuotedString(text) => Ok(string(&text.value)),
+            Value::SingleQuotedString(text)
+            | Value::EscapedStringLiteral(text)
+            | Value::UnicodeStringLiteral(text)
+            | Value::NationalStringLiteral(text) => Ok(Typed::unknown(text, Some(value.span))),
+            Value::DollarQuotedString(text) => Ok(Typed::unknown(&text.value, Some(value.span))),
             Value::Boolean(value) => Ok(Typed::boolean(lit(*value))),
             Value::Null => Ok(Typed::literal(ScalarValue::Null, SqlType::Unknown)),
             Value::Placeholder(text) => self.parameter(text, value.span),
@@ -76,14 +78,10 @@ impl Binder<'_> {
     }
 }
 
-fn string(text: &str) -> Typed {
-    Typed::literal(ScalarValue::Utf8View(Some(text.to_owned())), SqlType::Unknown)
-}
-
 /// A number that is no integer, as the text that it is written as.
 pub(super) fn fraction(value: &ValueWithSpan) -> Option<Typed> {
     let Value::Number(text, _) = &value.value else { return None };
-    text.parse::<i64>().is_err().then(|| string(&text.replace('_', "")))
+    text.parse::<i64>().is_err().then(|| Typed::unknown(&text.replace('_', ""), None))
 }
 
 /// An integer of the smallest type that holds it, or a numeric with its own digits. A number too long for a numeric becomes a double.

@@ -38,6 +38,7 @@ fn bound_with(bench: &Bench, sql: &str, interrupt: &Interrupt) -> Result<BoundSt
         system: &NoSystemRelations,
         parameter_types: &[],
         interrupt,
+        is_kept: false,
     };
     Ok(bind(&parse::parse(sql)?[0], &context)?.statement)
 }

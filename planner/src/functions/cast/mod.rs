@@ -21,7 +21,7 @@ use datafusion::{
     logical_expr::{Expr, expr::Cast},
 };
 
-pub(crate) use self::{length::fit, moment::read_interval_with_fields, number::digits_of_text, text::read};
+pub(crate) use self::{length::fit, moment::read_interval_with_fields, number::digits_of_text, object::relation_named, text::read};
 use super::kernel::{Evaluate, Kernel, Traits};
 use crate::{
     bind::Binder,

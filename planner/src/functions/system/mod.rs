@@ -22,7 +22,11 @@ use crate::{
 };
 
 /// Of functions that ask the server each time.
-const MEASURED: Traits = Traits { strict: true, local: true, volatile: true };
+const MEASURED: Traits = Traits { strict: true, local: true, live: true, volatile: true };
+
+/// Why a materialized view cannot have a function of the session or the server.
+pub(crate) const NOT_OF_SESSION: &str =
+    "The contents of a view may not depend on the session, the catalog or the state of the server. Call it in a SELECT over the view.";
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("version() text", |binder, _| {
@@ -31,14 +35,11 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
     Entry::rewrite("current_database() name", |binder, _| name(&binder.environment.database)),
     Entry::rewrite("current_catalog() name", |binder, _| name(&binder.environment.database)),
-    Entry::rewrite("current_user() name", |binder, _| name(&binder.environment.user)),
-    Entry::rewrite("current_role() name", |binder, _| name(&binder.environment.user)),
-    Entry::rewrite("session_user() name", |binder, _| name(&binder.environment.user)),
-    Entry::rewrite("user() name", |binder, _| name(&binder.environment.user)),
-    Entry::rewrite("current_schema() name", |binder, _| match visible_schemas(binder, false).first() {
-        Some(first) => name(first),
-        None => Ok(Typed::null(SqlType::Name)),
-    }),
+    Entry::rewrite("current_user() name", |binder, _| user(binder, "current_user")),
+    Entry::rewrite("current_role() name", |binder, _| user(binder, "current_role")),
+    Entry::rewrite("session_user() name", |binder, _| user(binder, "session_user")),
+    Entry::rewrite("user() name", |binder, _| user(binder, "user")),
+    Entry::rewrite("current_schema() name", current_schema),
     Entry::rewrite("current_schemas(boolean) name[]", current_schemas),
     Entry::rewrite("current_query() text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("pg_typeof(any) regtype", describe::type_of),
@@ -94,7 +95,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("pg_try_advisory_lock(bigint) boolean", |_, _| Ok(Typed::boolean(lit(true)))),
     Entry::rewrite("pg_advisory_unlock(bigint) boolean", |_, _| Ok(Typed::boolean(lit(true)))),
     Entry::rewrite("pg_advisory_unlock_all() void", |_, _| Ok(Typed::literal(ScalarValue::Null, SqlType::Void))),
-    Entry::kernel("pg_table_is_visible(oid) boolean", Traits::LOCAL, describe::is_visible),
+    Entry::kernel("pg_table_is_visible(oid) boolean", Traits::CATALOG, describe::is_visible),
     Entry::strict("pg_type_is_visible(oid) boolean", always),
     Entry::strict("pg_function_is_visible(oid) boolean", always).named("pg_type_is_visible"),
     Entry::strict("pg_operator_is_visible(oid) boolean", always).named("pg_type_is_visible"),
@@ -108,26 +109,26 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::strict("pg_ts_parser_is_visible(oid) boolean", always).named("pg_type_is_visible"),
     Entry::strict("pg_ts_template_is_visible(oid) boolean", always).named("pg_type_is_visible"),
     Entry::kernel("format_type(oid, integer) text", Traits::NULLS, describe::format_type),
-    Entry::kernel("obj_description(oid, name) text", Traits::LOCAL, describe::object_comment),
-    Entry::kernel("obj_description(oid) text", Traits::LOCAL, describe::object_comment),
-    Entry::kernel("pg_describe_object(oid, oid, integer) text", Traits::LOCAL, describe::what_it_is),
+    Entry::kernel("obj_description(oid, name) text", Traits::CATALOG, describe::object_comment),
+    Entry::kernel("obj_description(oid) text", Traits::CATALOG, describe::object_comment),
+    Entry::kernel("pg_describe_object(oid, oid, integer) text", Traits::CATALOG, describe::what_it_is),
     Entry::kernel("shobj_description(oid, name) text", Traits::NULLS, describe::nothing),
-    Entry::kernel("col_description(oid, integer) text", Traits::LOCAL, describe::column_comment),
-    Entry::kernel("pg_get_viewdef(oid) text", Traits::LOCAL, describe::view_definition),
-    Entry::kernel("pg_get_viewdef(oid, boolean) text", Traits::LOCAL, describe::view_definition),
-    Entry::kernel("pg_get_viewdef(oid, integer) text", Traits::LOCAL, describe::view_definition),
-    Entry::kernel("pg_get_viewdef(text) text", Traits::LOCAL, describe::view_definition_by_name),
-    Entry::kernel("pg_get_viewdef(text, boolean) text", Traits::LOCAL, describe::view_definition_by_name),
-    Entry::kernel("pg_get_indexdef(oid) text", Traits::LOCAL, describe::index_definition),
-    Entry::kernel("pg_get_indexdef(oid, integer, boolean) text", Traits::LOCAL, describe::index_definition),
-    Entry::kernel("pg_get_constraintdef(oid) text", Traits::LOCAL, describe::constraint_definition),
-    Entry::kernel("pg_get_constraintdef(oid, boolean) text", Traits::LOCAL, describe::constraint_definition),
+    Entry::kernel("col_description(oid, integer) text", Traits::CATALOG, describe::column_comment),
+    Entry::kernel("pg_get_viewdef(oid) text", Traits::CATALOG, describe::view_definition),
+    Entry::kernel("pg_get_viewdef(oid, boolean) text", Traits::CATALOG, describe::view_definition),
+    Entry::kernel("pg_get_viewdef(oid, integer) text", Traits::CATALOG, describe::view_definition),
+    Entry::kernel("pg_get_viewdef(text) text", Traits::CATALOG, describe::view_definition_by_name),
+    Entry::kernel("pg_get_viewdef(text, boolean) text", Traits::CATALOG, describe::view_definition_by_name),
+    Entry::kernel("pg_get_indexdef(oid) text", Traits::CATALOG, describe::index_definition),
+    Entry::kernel("pg_get_indexdef(oid, integer, boolean) text", Traits::CATALOG, describe::index_definition),
+    Entry::kernel("pg_get_constraintdef(oid) text", Traits::CATALOG, describe::constraint_definition),
+    Entry::kernel("pg_get_constraintdef(oid, boolean) text", Traits::CATALOG, describe::constraint_definition),
     Entry::rewrite("pg_get_expr(text, oid) text", |_, mut values| Ok(values.swap_remove(0))),
     Entry::rewrite("pg_get_expr(text, oid, boolean) text", |_, mut values| Ok(values.swap_remove(0))),
     Entry::rewrite("pg_get_partkeydef(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("pg_get_statisticsobjdef_columns(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
-    Entry::kernel("pg_get_ruledef(oid) text", Traits::LOCAL, describe::rule_definition),
-    Entry::kernel("pg_get_ruledef(oid, boolean) text", Traits::LOCAL, describe::rule_definition),
+    Entry::kernel("pg_get_ruledef(oid) text", Traits::CATALOG, describe::rule_definition),
+    Entry::kernel("pg_get_ruledef(oid, boolean) text", Traits::CATALOG, describe::rule_definition),
     Entry::rewrite("pg_get_triggerdef(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("pg_get_triggerdef(oid, boolean) text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("pg_get_functiondef(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
@@ -146,9 +147,9 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::kernel("pg_indexes_size(regclass) bigint", MEASURED, size::of_indexes),
     Entry::kernel("pg_database_size(name) bigint", MEASURED, size::of_database),
     Entry::kernel("pg_tablespace_size(oid) bigint", MEASURED, size::of_tablespace),
-    Entry::kernel("to_regclass(text) regclass", Traits::LOCAL, describe::to_regclass),
+    Entry::kernel("to_regclass(text) regclass", Traits::CATALOG, describe::to_regclass),
     Entry::kernel("to_regtype(text) regtype", Traits::STRICT, describe::to_regtype),
-    Entry::kernel("to_regnamespace(text) regnamespace", Traits::LOCAL, describe::to_regnamespace),
+    Entry::kernel("to_regnamespace(text) regnamespace", Traits::CATALOG, describe::to_regnamespace),
     Entry::rewrite("has_schema_privilege(text, text) boolean", privilege::of_schema),
     Entry::rewrite("has_schema_privilege(name, text, text) boolean", privilege::of_schema),
     Entry::rewrite("has_schema_privilege(oid, text) boolean", privilege::granted),
@@ -178,6 +179,12 @@ fn name(text: &str) -> Result<Typed> {
     Ok(Typed::literal(ScalarValue::Utf8View(Some(text.to_owned())), SqlType::Name))
 }
 
+/// The session's user, for one of its names.
+fn user(binder: &Binder<'_>, function: &str) -> Result<Typed> {
+    binder.require_session(function)?;
+    name(&binder.environment.user)
+}
+
 fn oid(number: i32, sql_type: SqlType) -> Typed {
     Typed::literal(ScalarValue::Int32(Some(number)), sql_type)
 }
@@ -190,7 +197,16 @@ fn visible_schemas(binder: &Binder<'_>, implicit: bool) -> Vec<String> {
     first.into_iter().chain(environment.search_path.iter().filter(|schema| environment.catalog.schema(schema).is_some()).cloned()).collect()
 }
 
+fn current_schema(binder: &Binder<'_>, _: Vec<Typed>) -> Result<Typed> {
+    binder.require_session("current_schema")?;
+    match visible_schemas(binder, false).first() {
+        Some(first) => name(first),
+        None => Ok(Typed::null(SqlType::Name)),
+    }
+}
+
 fn current_schemas(binder: &Binder<'_>, values: Vec<Typed>) -> Result<Typed> {
+    binder.require_session("current_schemas")?;
     let implicit = match binder.constant_of(values[0].clone())? {
         Some(ScalarValue::Boolean(Some(implicit))) => implicit,
         _ => return Err(PlanError::unsupported("current_schemas with an argument that is no constant is not supported")),

@@ -11,6 +11,7 @@ use crate::{
 
 /// The value of a setting; of one whose name is a constant that at the beginning of the statement.
 pub(super) fn current(binder: &Binder<'_>, values: Vec<Typed>) -> Result<Typed> {
+    binder.require_session("current_setting")?;
     let Some(name) = values[0].constant_text() else { return Ok(current_of_rows(binder, values)) };
     if let Some(value) = binder.context.system.setting(&name.to_lowercase()) {
         return Ok(Typed::text(&value));
@@ -48,12 +49,14 @@ fn each(call: &Call<'_>) -> Result<ArrayRef> {
 }
 
 /// `set_config` gives the value back; the server sees the call before it is bound if it is to have an effect.
-pub(super) fn set(_: &Binder<'_>, mut values: Vec<Typed>) -> Result<Typed> {
+pub(super) fn set(binder: &Binder<'_>, mut values: Vec<Typed>) -> Result<Typed> {
+    binder.require_session("set_config")?;
     Ok(values.swap_remove(1))
 }
 
 /// The number by which the session can be cancelled.
 pub(super) fn backend_pid(binder: &Binder<'_>, _: Vec<Typed>) -> Result<Typed> {
+    binder.require_session("pg_backend_pid")?;
     let process = binder.context.system.setting("backend_pid").and_then(|text| text.parse().ok());
     Ok(Typed::integer(process.unwrap_or(1)))
 }
