@@ -121,14 +121,6 @@ impl Binder<'_> {
                 other => return Err(not_supported(&format!("{other} in an aggregate"), "Use ORDER BY and FILTER.", span)),
             }
         }
-        if parts.distinct && function.name.to_string().eq_ignore_ascii_case("count") {
-            // Of rows only how many there are is asked for: their texts differ when they do, and take less to remember.
-            let values = std::mem::take(&mut parts.values).into_iter().map(|value| match value.sql_type {
-                SqlType::Record(_) => self.cast_to(value, &SqlType::Text, crate::types::modifier::NONE, span),
-                _ => Ok(value),
-            });
-            parts.values = values.collect::<Result<_>>()?;
-        }
         if parts.star && parts.distinct {
             return Err(PlanError::new(sqlstate::SYNTAX_ERROR, "DISTINCT specified, but no argument given").at(span));
         }
