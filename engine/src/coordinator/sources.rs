@@ -186,11 +186,13 @@ impl SourceHandle {
                 *best = reading;
             }
         }
+        let complete = self.complete.load(Ordering::Acquire);
         let history = self.history.read();
         furthest
             .into_iter()
             .filter_map(|(split, reading)| {
-                let watermark_us = if reading.finished { i64::MAX } else { reading.watermark_us };
+                // Where more splits may come, the end of one says nothing of the source's: what it reached still counts.
+                let watermark_us = if reading.finished && complete { i64::MAX } else { reading.watermark_us };
                 let bound = BoundSplit { end: reading.emitted, watermark_us, idle: reading.idle };
                 let before = history.newest(split);
                 let behind = before.is_some_and(|before| before.end > bound.end);
@@ -217,8 +219,10 @@ impl SourceHandle {
         Ok(())
     }
 
-    /// The watermark that the source passes with these bindings, if it is a new one: the minimum over its splits. A source that has ended passes
-    /// the maximum. What is found goes into the log with the bindings, since it depends on the splits that are known now.
+    /// The watermark that the source passes with these bindings, if it is a new one: the minimum over the splits that are not idle, and the
+    /// maximum of what they reached when all are, since then none of them holds back another. A split of which nothing was bound holds all
+    /// back. A source that has ended passes the maximum. What is found goes into the log with the bindings, since it depends on the splits
+    /// that are known now.
     pub fn watermark_after(&self, bindings: &[Binding]) -> Option<i64> {
         let splits = self.splits.read();
         let complete = self.complete.load(Ordering::Acquire);
@@ -232,8 +236,16 @@ impl SourceHandle {
         }
         let latest = || splits.iter().map(|split| latest.get(split.id.as_str()));
         let finished = complete && latest().all(|bound| bound.is_some_and(|bound| bound.watermark_us == i64::MAX && bound.idle));
-        let holding = latest().map(|bound| bound.map_or(i64::MIN, |bound| if bound.idle { i64::MAX } else { bound.watermark_us })).min();
-        let passed = if finished { Some(i64::MAX) } else { holding.filter(|micros| *micros != i64::MAX && *micros != i64::MIN) };
+        let is_idle = |bound: Option<&BoundSplit>| bound.is_some_and(|bound| bound.idle);
+        let passed = if finished {
+            Some(i64::MAX)
+        } else {
+            // The maximum stands for an end, which the source as a whole has not reached.
+            let reached = |bound: Option<&BoundSplit>| bound.map_or(i64::MIN, |bound| bound.watermark_us);
+            let furthest = latest().map(reached).filter(|micros| *micros != i64::MAX).max();
+            let held = latest().filter(|bound| !is_idle(*bound)).map(reached).min();
+            held.or(furthest).filter(|micros| !matches!(*micros, i64::MIN | i64::MAX))
+        };
         passed.filter(|micros| history.watermark().is_none_or(|last| *micros > last))
     }
 

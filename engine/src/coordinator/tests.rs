@@ -259,3 +259,42 @@ async fn a_cut_log_knows_where_sources_stood() {
     let ends = |(ends, watermark, _): &(BTreeMap<String, u64>, Option<i64>, bool)| (ends.clone(), *watermark);
     assert_eq!(known(&handle, last.0, last.0).iter().map(ends).collect::<Vec<_>>(), [ends(&before[2])]);
 }
+
+/// The watermark holds at the slowest split that is not idle, and where all are idle none holds back another: rows that were read and the word
+/// that there are no more come in one tick where the files are small.
+#[tokio::test]
+async fn splits_that_are_all_idle_pass_the_furthest_of_their_watermarks() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let handle = source(&["a", "b", "c"]).await;
+    let coordinator = open(dir.path(), &FileFaults::default(), std::slice::from_ref(&handle)).await;
+    let gates = ["a", "b", "c"].map(|split| SplitGate::new(split.into(), 0, i64::MIN, coordinator.closed().epoch));
+    gates.iter().for_each(|gate| handle.add_gate(gate));
+    let [a, b, c] = &gates;
+    let tick = async || {
+        let closed = coordinator.tick().await.expect("a tick").epoch;
+        gates.iter().for_each(|gate| gate.epoch_skipped(closed));
+        handle.watermark_at(closed)
+    };
+    assert_eq!(a.pass(1, 100), Pass::Open);
+    a.set_waiting(true, false);
+    // A file that does not grow has ended, but the source has not: others may come.
+    assert_eq!(b.pass(1, 300), Pass::Open);
+    b.set_waiting(true, true);
+    assert_eq!(tick().await, None, "nothing is known of one split");
+    c.set_waiting(true, false);
+    assert_eq!(tick().await, Some(300));
+    assert_eq!(c.pass(1, 400), Pass::Open);
+    assert_eq!(a.pass(2, 350), Pass::Open);
+    assert_eq!(tick().await, Some(350));
+    a.set_waiting(true, false);
+    c.set_waiting(true, false);
+    assert_eq!(tick().await, Some(400));
+    assert_eq!(a.pass(3, 380), Pass::Open);
+    assert_eq!(tick().await, Some(400), "a watermark does not go back");
+    let before = known(&handle, 1, coordinator.closed().epoch.0);
+    drop((coordinator, gates, handle));
+
+    let handle = source(&["a", "b", "c"]).await;
+    let coordinator = open(dir.path(), &FileFaults::default(), std::slice::from_ref(&handle)).await;
+    assert_eq!(known(&handle, 1, coordinator.closed().epoch.0), before);
+}
