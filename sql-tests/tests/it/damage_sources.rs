@@ -32,7 +32,9 @@ fn parquet(client: &mut WireClient, folder: &Path) -> PathBuf {
     loop {
         let files = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("an entry").path());
         let found = files.filter(|path| path.extension().is_some_and(|extension| extension == "parquet")).max();
-        let is_committed = fs::read_dir(folder.join("_manifest")).is_ok_and(|manifests| manifests.count() > 0);
+        let is_committed = fs::read_dir(folder.join("_manifest")).is_ok_and(|mut manifests| {
+            manifests.any(|manifest| manifest.expect("an entry").path().extension().is_some_and(|extension| extension == "json"))
+        });
         if let Some(found) = found.filter(|_| is_committed) {
             return found;
         }

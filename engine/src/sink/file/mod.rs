@@ -5,7 +5,8 @@
 //! transaction is committed. A reader that wants each row once reads the files that manifests name.
 //!
 //! A crash leaves at most data files of an epoch above the newest manifest's: they are removed when the sink starts, before it goes on from the epoch
-//! reached. Folders and files that begin with `_` or `.` are no data, also to our own file source.
+//! reached. Folders and files that begin with `_` or `.` are no data, also to our own file source, which does not see data files before they are
+//! committed either.
 //!
 //! | option | meaning |
 //! |---|---|

@@ -13,16 +13,17 @@ use tokio::runtime::Handle;
 use super::manifest::Manifest;
 use crate::{
     error::{EngineError, Result},
-    source::file::file_error,
+    source::file::{MANIFEST_FOLDER, data_epoch, file_error, manifest_epoch},
 };
-
-const MANIFEST_FOLDER: &str = "_manifest";
 
 /// How the name of a manifest ends that is being written.
 const DRAFT: &str = ".draft";
 
 /// A file that is written to see whether files can be; no data, by its first character.
 const ATTEMPT: &str = ".attempt";
+
+/// What makes the folder of manifests exist in an object store.
+const MARK: &str = ".sink";
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -59,9 +60,14 @@ impl Write for DataOutput {
 }
 
 impl Target {
-    /// Creates the folders that do not exist.
+    /// Creates the folders that do not exist. A source that finds the one of manifests takes only files that they commit.
     pub(super) fn create(&self) -> Result<()> {
-        let Target::Local(folder) = self else { return Ok(()) };
+        let folder = match self {
+            Target::Local(folder) => folder,
+            Target::Remote(files, runtime) => {
+                return Ok(runtime.block_on(files.put(&format!("{MANIFEST_FOLDER}/{MARK}"), Bytes::new()))?);
+            }
+        };
         let manifests = folder.join(MANIFEST_FOLDER);
         fs::create_dir_all(&manifests).map_err(|error| file_error("create", &shown(&manifests), &error))?;
         sync_folder(folder)
@@ -123,7 +129,7 @@ impl Target {
     /// The manifest with the greatest epoch.
     pub(super) fn newest_manifest(&self) -> Result<Option<Manifest>> {
         let names = self.names(MANIFEST_FOLDER)?;
-        let Some(epoch) = names.iter().filter_map(|name| name.strip_suffix(".json")?.parse::<u64>().ok()).max() else { return Ok(None) };
+        let Some(epoch) = names.iter().filter_map(|name| manifest_epoch(name)).max() else { return Ok(None) };
         let name = manifest_name(epoch);
         let text = match self {
             Target::Local(folder) => {
@@ -169,8 +175,7 @@ impl Target {
         }
         let mut removed = false;
         for name in self.names("")? {
-            let epoch = name.split_once('-').and_then(|(epoch, _)| (epoch.len() == 20).then(|| epoch.parse::<u64>().ok()).flatten());
-            if epoch.is_some_and(|epoch| epoch > reached.0) {
+            if data_epoch(&name).is_some_and(|epoch| epoch > reached.0) {
                 self.remove(&name)?;
                 removed = true;
             }

@@ -232,7 +232,13 @@ async fn an_object_store_is_a_folder_like_any_other() {
     let (one, three) = (format!("{:020}", 1), format!("{:020}", 3));
     assert_eq!(
         names,
-        [format!("{one}-0.csv"), format!("{three}-0.csv"), format!("_manifest/{one}.json"), format!("_manifest/{three}.json")]
+        [
+            format!("{one}-0.csv"),
+            format!("{three}-0.csv"),
+            "_manifest/.sink".into(),
+            format!("_manifest/{one}.json"),
+            format!("_manifest/{three}.json")
+        ]
     );
     let error = first.write(&[], Epoch(3)).await.unwrap_err().to_string();
     assert!(error.contains("is written by another process"), "{error}");

@@ -5,8 +5,11 @@
 //!
 //! In mode `watch` new files are found by later discoveries, and a text file is read on as it grows; a last line without line end is not
 //! yet a row. A Parquet file does not grow, and neither does a file in an object store. In mode `bounded` a file ends where it ended when it was discovered.
+//!
+//! Of a folder that a file sink writes, only committed files are seen.
 
 mod ahead;
+mod committed;
 mod glob;
 mod input;
 mod location;
@@ -36,7 +39,12 @@ use self::{
     place::{Found, Place},
     replay::Replay,
 };
-pub(crate) use self::{input::file_error, location::Base, options::csv_options};
+pub(crate) use self::{
+    committed::{MANIFEST_FOLDER, data_epoch, manifest_epoch},
+    input::file_error,
+    location::Base,
+    options::csv_options,
+};
 pub use self::{
     location::Location,
     options::{FileFormat, FileSpec},

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use millpond_storage::foreign_files::ForeignFiles;
 
 use super::{
+    committed::{self, MANIFEST_FOLDER, data_epoch},
     input::{InputFile, file_error},
     location::{Base, Location},
 };
@@ -69,11 +70,17 @@ impl Place {
         if let Some(length) = single {
             return Ok(vec![Found { id: self.shown(), length }]);
         }
-        let listed = files.below(path).list().await?;
-        let found: Vec<Found> = listed
-            .into_iter()
-            .filter(|file| self.location.takes(&file.name))
-            .map(|file| Found { id: file.name, length: file.bytes })
+        let folder = files.below(path);
+        let first = folder.list().await?;
+        let newest = committed::newest_listed(first.iter().map(|file| file.name.as_str()));
+        // Data files are listed anew, when it is known what is committed: one that was listed before may have been replaced meanwhile.
+        let anew = if newest.is_empty() { None } else { Some(folder.list().await?) };
+        let found: Vec<Found> = anew
+            .as_ref()
+            .unwrap_or(&first)
+            .iter()
+            .filter(|file| self.location.takes(&file.name) && committed::is_committed(&newest, &file.name))
+            .map(|file| Found { id: file.name.clone(), length: file.bytes })
             .collect();
         if found.len() > MAX_FILES { Err(too_many(&self.shown())) } else { Ok(found) }
     }
@@ -119,10 +126,19 @@ fn list_local(location: &Location) -> Result<Vec<Found>> {
 fn walk(location: &Location, folder: &Path, prefix: &str, depth: usize, found: &mut Vec<Found>) -> Result<()> {
     let shown = folder.display().to_string();
     let failed = |error: std::io::Error| file_error("open", &shown, &error);
+    let newest = committed::newest_local(folder)?;
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.starts_with(['.', '_']) {
+            continue;
+        }
+        let is_uncommitted = |epoch| match newest {
+            Some(newest) => epoch > newest,
+            // A sink may have begun meanwhile.
+            None => folder.join(MANIFEST_FOLDER).is_dir(),
+        };
+        if data_epoch(&name).is_some_and(is_uncommitted) {
             continue;
         }
         let path: PathBuf = entry.path();

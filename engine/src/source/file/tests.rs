@@ -563,3 +563,37 @@ fn wrong_options_are_named() {
     let undeclared = SourceSpec::new("s", &options(Path::new("/x/a.csv"), &[]), None, None).unwrap_err();
     assert_eq!(undeclared.to_string(), "the columns of a source of \"file\" must be declared");
 }
+
+#[tokio::test]
+async fn files_of_a_sink_are_seen_once_they_are_committed() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let files = millpond_storage::foreign_files::ForeignFiles::memory();
+    let put = async |name: String| {
+        let path = folder.path().join(&name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "1\n").unwrap();
+        files.put(&format!("in/{name}"), bytes::Bytes::from_static(b"1\n")).await.unwrap();
+    };
+    let list = async || {
+        let parse = |path: &str| Location::parse(path, &["csv"], Vec::new()).unwrap();
+        let local = Place::new(parse(folder.path().to_str().unwrap())).unwrap().list().await.unwrap();
+        let remote = Place::with_store(parse("s3://bucket/in"), files.clone(), "in").list().await.unwrap();
+        assert_eq!(local, remote);
+        local.into_iter().map(|file| file.id).collect::<Vec<_>>()
+    };
+    let data = |epoch: u64, number: u32| format!("{epoch:020}-{number}.csv");
+    let copied = format!("copied/{}", data(9, 0));
+    put(copied.clone()).await;
+    put("_manifest/.sink".into()).await;
+    put(data(4, 0)).await;
+    put("other.csv".into()).await;
+    assert_eq!(list().await, [copied.clone(), "other.csv".into()], "no transaction was committed");
+    put(format!("_manifest/{:020}.draft", 4)).await;
+    assert_eq!(list().await.len(), 2, "nor is one that is about to be");
+    put(format!("_manifest/{:020}.json", 4)).await;
+    put(data(6, 0)).await;
+    put(data(6, 1)).await;
+    assert_eq!(list().await, [data(4, 0), copied.clone(), "other.csv".into()]);
+    put(format!("_manifest/{:020}.json", 8)).await;
+    assert_eq!(list().await, [data(4, 0), data(6, 0), data(6, 1), copied, "other.csv".into()]);
+}
