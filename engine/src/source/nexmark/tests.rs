@@ -77,7 +77,7 @@ async fn wall_clock_events_are_due_at_their_time() {
     let split = source.discover().await.unwrap().splits[0].clone();
     assert!(!split.bounded);
     let mut reader = source.open(&split, 0, &[0, 5]).await.unwrap();
-    assert!(matches!(reader.read(100, None).await.unwrap(), ReadOutcome::Pending { retry_after_us: 10_000, idle: false }));
+    assert!(matches!(reader.read(100, None).await.unwrap(), ReadOutcome::Pending { retry_after_us: 3_000, idle: false }));
     clock.advance(Duration::from_millis(52));
     let ReadOutcome::Rows { batch, end, .. } = reader.read(100, None).await.unwrap() else { panic!("rows are due") };
     assert_eq!(end, 5);
