@@ -1,12 +1,17 @@
 //! Event time of a table: what of its transactions gets in, and the watermark after them.
 
 use arrow::{
-    array::{Array, BooleanArray, Int64Array},
+    array::{Array, Int64Array},
     compute::filter_record_batch,
 };
 use millpond_storage::{epoch::Epoch, signed_batch::SignedBatch};
 
-use crate::{chunk::row_text, error::Result, operator::event_time::micros, side::JobSide, source::options::WatermarkSpec};
+use crate::{
+    error::Result,
+    operator::event_time::{micros, without_late},
+    side::JobSide,
+    source::options::WatermarkSpec,
+};
 
 /// What gets into a table.
 pub(super) struct Timely {
@@ -33,9 +38,7 @@ impl Timely {
                 let newest = inserted.map(|row| times.value(row)).max();
                 reached = reached.max(newest.map(|newest| newest.saturating_sub(watermark.delay)));
                 kept.push(match (late, before) {
-                    (Some(side), Some(before)) => {
-                        without_late(changes, &times, before, |row, reason| side.late_row_of(epoch, row, reason))?
-                    }
+                    (Some(side), Some(before)) => on_time(changes, &times, before, |row, reason| side.late_row_of(epoch, row, reason))?,
                     (Some(_), None) | (None, _) => changes,
                 });
             }
@@ -45,15 +48,8 @@ impl Timely {
 }
 
 /// The changes without the rows whose time is below a watermark, which go to `divert`.
-fn without_late(changes: SignedBatch, times: &Int64Array, below: i64, mut divert: impl FnMut(String, String)) -> Result<SignedBatch> {
-    let late = |row: usize| times.is_valid(row) && times.value(row) < below;
-    if !(0..times.len()).any(late) {
-        return Ok(changes);
-    }
-    for row in (0..times.len()).filter(|row| late(*row)) {
-        divert(row_text(&changes.batch, row), format!("event time is below the watermark {below}"));
-    }
-    let kept: Vec<bool> = (0..times.len()).map(|row| !late(row)).collect();
-    let signs = changes.signs.as_ref().map(|signs| signs.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(sign, _)| *sign).collect());
-    Ok(SignedBatch { batch: filter_record_batch(&changes.batch, &BooleanArray::from(kept))?, signs })
+fn on_time(changes: SignedBatch, times: &Int64Array, below: i64, divert: impl FnMut(String, String)) -> Result<SignedBatch> {
+    let Some(kept) = without_late(&changes.batch, times, below, divert) else { return Ok(changes) };
+    let signs = changes.signs.map(|signs| signs.iter().zip(kept.values()).filter(|(_, kept)| *kept).map(|(sign, _)| *sign).collect());
+    Ok(SignedBatch { batch: filter_record_batch(&changes.batch, &kept)?, signs })
 }

@@ -3,19 +3,13 @@
 
 use std::sync::Arc;
 
-use arrow::{
-    array::{Array, BooleanArray},
-    buffer::BooleanBuffer,
-    compute::filter_record_batch,
-};
+use arrow::compute::filter_record_batch;
 
-use super::{OperatorContext, SideOutput, event_time::micros};
-use crate::{
-    chunk::{Chunk, row_text},
-    error::Result,
-    expression::keep_rows,
-    message::Watermark,
+use super::{
+    OperatorContext, SideOutput,
+    event_time::{micros, without_late},
 };
+use crate::{chunk::Chunk, error::Result, expression::keep_rows, message::Watermark};
 
 /// See the module.
 pub(crate) struct ClosingTime {
@@ -59,15 +53,8 @@ impl ClosingTime {
     pub(crate) fn divert_late(&self, chunk: Chunk) -> Result<Chunk> {
         let Some(column) = self.column().filter(|_| self.applied > i64::MIN) else { return Ok(chunk) };
         let times = micros(chunk.batch().column(column))?;
-        let late = |row: usize| times.is_valid(row) && times.value(row) < self.applied;
-        if !(0..times.len()).any(late) {
-            return Ok(chunk);
-        }
-        for row in (0..times.len()).filter(|row| late(*row)) {
-            let reason = format!("event time is below the watermark {}", self.applied);
-            self.side.late_row(&self.operator, row_text(chunk.batch(), row), reason);
-        }
-        let kept = BooleanArray::new(BooleanBuffer::collect_bool(times.len(), |row| !late(row)), None);
+        let divert = |row, reason| self.side.late_row(&self.operator, row, reason);
+        let Some(kept) = without_late(chunk.batch(), &times, self.applied, divert) else { return Ok(chunk) };
         Ok(keep_rows(&chunk, filter_record_batch(chunk.batch(), &kept)?, &kept))
     }
 

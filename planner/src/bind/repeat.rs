@@ -2,14 +2,14 @@
 
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
-    logical_expr::{
-        Expr, LogicalPlan,
-        expr::{Exists, InSubquery, SetComparison},
-    },
+    logical_expr::{Expr, LogicalPlan},
 };
 
 use super::{binder::Binder, typed::Typed};
-use crate::error::{PlanError, Result, sqlstate};
+use crate::{
+    error::{PlanError, Result, sqlstate},
+    logical::subquery::subquery_of,
+};
 
 /// Most parts of expressions that are there once more than they are written.
 const MAX_REPEATED: usize = 50_000;
@@ -41,12 +41,8 @@ fn count(expr: &Expr, left: &mut usize) {
     // Counting itself cannot fail.
     let _ = expr.apply(|part| {
         *left = left.saturating_sub(1);
-        match part {
-            Expr::ScalarSubquery(subquery)
-            | Expr::Exists(Exists { subquery, .. })
-            | Expr::InSubquery(InSubquery { subquery, .. })
-            | Expr::SetComparison(SetComparison { subquery, .. }) => count_plan(&subquery.subquery, left),
-            _ => {}
+        if let Some(subquery) = subquery_of(part) {
+            count_plan(&subquery.subquery, left);
         }
         Ok(next(*left))
     });

@@ -58,11 +58,16 @@ pub(super) fn check_nesting(tokens: &[TokenWithSpan]) -> Result<usize> {
     let mut levels = vec![Level::default()];
     let mut deepest = 0;
     for (index, token) in tokens.iter().enumerate() {
-        let doubled = levels.last().map_or(0, |level| level.doubled) + usize::from(begins_in_two_parentheses(&tokens[index..]));
         let level = levels.last_mut().expect("the outermost level is never closed");
         match &token.token {
-            Token::LParen | Token::LBracket | Token::LBrace => levels.push(Level { doubled, ..Level::default() }),
-            Token::Word(word) if word.keyword == Keyword::CASE => levels.push(Level { doubled, ..Level::default() }),
+            Token::LParen | Token::LBracket | Token::LBrace => {
+                let doubled = level.doubled + usize::from(begins_in_two_parentheses(&tokens[index..]));
+                levels.push(Level { doubled, ..Level::default() });
+            }
+            Token::Word(word) if word.keyword == Keyword::CASE => {
+                let doubled = level.doubled;
+                levels.push(Level { doubled, ..Level::default() });
+            }
             Token::RParen | Token::RBracket | Token::RBrace => close(&mut levels),
             Token::Word(word) if word.keyword == Keyword::END => close(&mut levels),
             Token::Comma => level.chain = 0,

@@ -14,6 +14,7 @@ use datafusion::{
 };
 
 use super::shape::is_correlated;
+use crate::logical::subquery::subquery_of;
 
 /// A plan that mentions nothing from round about, and the conditions on its rows that do.
 struct Conditional {
@@ -107,6 +108,5 @@ fn is_more(expression: &Expr) -> bool {
 }
 
 fn has_subquery(expression: &Expr) -> bool {
-    let subquery = |inner: &Expr| matches!(inner, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_));
-    expression.exists(|inner| Ok(subquery(inner))).unwrap_or(true)
+    expression.exists(|inner| Ok(subquery_of(inner).is_some())).unwrap_or(true)
 }

@@ -9,14 +9,14 @@ use datafusion::{
     },
     logical_expr::{
         BinaryExpr, Expr, Filter, Limit, LogicalPlan, Operator,
-        expr::{Exists, InSubquery, SetComparison},
+        expr::{Exists, InSubquery},
         logical_plan::Subquery,
         utils::split_conjunction,
     },
 };
 
 use super::expression::as_outer;
-use crate::optimize::limits_by_columns;
+use crate::{logical::subquery::subquery_of, optimize::limits_by_columns};
 
 /// Whether an expression holds a subquery that has to be unnested here.
 pub(super) fn is_general(expression: &Expr, limits: bool) -> bool {
@@ -76,18 +76,12 @@ pub(super) fn outer_columns(plan: &LogicalPlan) -> Vec<Column> {
     // Looking at expressions cannot fail.
     let _ = plan.apply_expressions(|expression| {
         expression.apply(|part| {
-            let subquery = match part {
-                Expr::OuterReferenceColumn(_, column) => {
-                    add(column);
-                    return Ok(TreeNodeRecursion::Continue);
-                }
-                Expr::ScalarSubquery(subquery)
-                | Expr::Exists(Exists { subquery, .. })
-                | Expr::InSubquery(InSubquery { subquery, .. })
-                | Expr::SetComparison(SetComparison { subquery, .. }) => subquery,
-                _ => return Ok(TreeNodeRecursion::Continue),
-            };
-            outer_columns(&subquery.subquery).iter().filter(|column| !is_own(column, &inputs)).for_each(&mut add);
+            if let Expr::OuterReferenceColumn(_, column) = part {
+                add(column);
+            }
+            if let Some(subquery) = subquery_of(part) {
+                outer_columns(&subquery.subquery).iter().filter(|column| !is_own(column, &inputs)).for_each(&mut add);
+            }
             Ok(TreeNodeRecursion::Continue)
         })
     });
@@ -145,13 +139,7 @@ fn has_correlated_subquery(plan: &LogicalPlan) -> bool {
     let mut found = false;
     let _ = plan.apply_expressions(|expression| {
         expression.apply(|inner| {
-            let subquery = match inner {
-                Expr::ScalarSubquery(subquery) => subquery,
-                Expr::Exists(exists) => &exists.subquery,
-                Expr::InSubquery(within) => &within.subquery,
-                _ => return Ok(TreeNodeRecursion::Continue),
-            };
-            found |= is_correlated(&subquery.subquery);
+            found |= subquery_of(inner).is_some_and(|subquery| is_correlated(&subquery.subquery));
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })
     });

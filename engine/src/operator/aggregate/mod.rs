@@ -26,7 +26,7 @@ mod values;
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array},
+    array::{Array, ArrayRef, AsArray, Int64Array},
     buffer::BooleanBuffer,
     compute::filter_record_batch,
     datatypes::SchemaRef,
@@ -43,10 +43,13 @@ use self::{
     plan::Route,
     values::{ChunkRows, Values},
 };
-use super::{event_time::micros, timers::Timers};
+use super::{
+    event_time::{micros, without_late},
+    timers::Timers,
+};
 use crate::{
     accumulator::Rows,
-    chunk::{Chunk, row_text},
+    chunk::Chunk,
     error::Result,
     expression::{keep_rows, without_nulls},
     message::{Barrier, Watermark},
@@ -99,15 +102,11 @@ impl Aggregate {
 
     /// The rows of `chunk` that are not late.
     fn divert_late(&self, chunk: Chunk, times: &Int64Array) -> Result<Chunk> {
-        let late = |row: usize| times.is_valid(row) && times.value(row) < self.applied;
-        if self.applied == i64::MIN || !(0..times.len()).any(late) {
+        if self.applied == i64::MIN {
             return Ok(chunk);
         }
-        for row in (0..times.len()).filter(|row| late(*row)) {
-            let reason = format!("event time is below the watermark {}", self.applied);
-            self.side.late_row(&self.name, row_text(chunk.batch(), row), reason);
-        }
-        let kept = BooleanArray::new(BooleanBuffer::collect_bool(times.len(), |row| !late(row)), None);
+        let divert = |row, reason| self.side.late_row(&self.name, row, reason);
+        let Some(kept) = without_late(chunk.batch(), times, self.applied, divert) else { return Ok(chunk) };
         Ok(keep_rows(&chunk, filter_record_batch(chunk.batch(), &kept)?, &kept))
     }
 
