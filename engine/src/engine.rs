@@ -1,6 +1,7 @@
 //! The engine: coordinator, collections and jobs of one process.
 
 mod shared;
+pub mod snapshot;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +39,7 @@ use crate::{
         sink_driver,
         spec::JobSpec,
         status::{CheckpointStatus, ExchangeStatus, JobCommand, JobHandle, JobState, JobStatus},
-        stops::{Starting, Stop, Stops},
+        stops::{Starting, Stops},
     },
     side::{JobSide, SideRow, SideRows},
     source::Source,
@@ -204,11 +205,6 @@ impl Engine {
         Starting::new(self.shared.clone())
     }
 
-    /// Jobs that have not come to an epoch stop at it, until the answer is dropped.
-    pub fn stop_at(&self, epoch: Epoch) -> Stop {
-        Stop::new(self.shared.clone(), epoch)
-    }
-
     /// Starts a job. Its collection, if it has one, is readable as far as it was sealed before.
     pub fn start_job(&self, spec: JobSpec) -> Result<Arc<JobHandle>> {
         let spec = Arc::new(spec);
@@ -291,6 +287,26 @@ impl Engine {
     /// 55000 when it takes longer, or at once when a job that the read would have to wait for has failed; if it is to be strict, whenever a job
     /// under it has.
     pub async fn read_epoch(&self, relations: &[u64], freshness: Freshness, timeout: Duration) -> Result<ReadPoint> {
+        let readables = self.resolve(relations).await?;
+        if freshness == Freshness::Strict
+            && let Some(failure) = failure_of(&self.jobs_under(&readables))
+        {
+            return Err(failure);
+        }
+        self.unless_failed(&readables, self.shared.coordinator.read_epoch(&readables, freshness, timeout)).await
+    }
+
+    /// All `relations` at `epoch`; see [`Coordinator::read_at`].
+    ///
+    /// # Errors
+    /// As of [`Self::read_epoch`], and 55000 when a relation has no contents of this epoch.
+    pub async fn read_at(&self, relations: &[u64], epoch: Epoch, timeout: Duration) -> Result<ReadPoint> {
+        let readables = self.resolve(relations).await?;
+        self.unless_failed(&readables, self.shared.coordinator.read_at(&readables, epoch, timeout)).await
+    }
+
+    /// The relations, once each may be read.
+    async fn resolve(&self, relations: &[u64]) -> Result<Vec<Arc<Readable>>> {
         let mut readables = Vec::with_capacity(relations.len());
         for id in relations {
             let readable = self.shared.readable(*id).ok_or_else(|| EngineError::user("42P01", "relation does not exist"))?;
@@ -302,13 +318,12 @@ impl Engine {
             }
             readables.push(readable);
         }
-        let jobs = self.jobs_under(&readables);
-        if freshness == Freshness::Strict
-            && let Some(failure) = failure_of(&jobs)
-        {
-            return Err(failure);
-        }
-        let read = self.shared.coordinator.read_epoch(&readables, freshness, timeout);
+        Ok(readables)
+    }
+
+    /// Waits for a read, but not for a job under it that has failed.
+    async fn unless_failed(&self, relations: &[Arc<Readable>], read: impl Future<Output = Result<ReadPoint>>) -> Result<ReadPoint> {
+        let jobs = self.jobs_under(relations);
         if jobs.is_empty() {
             return read.await;
         }

@@ -63,11 +63,29 @@ impl Coordinator {
     /// 55000 after the timeout, naming the relation that is behind and by how much.
     pub async fn read_epoch(&self, relations: &[Arc<Readable>], freshness: Freshness, timeout: Duration) -> Result<ReadPoint> {
         let floor = self.floor(relations, freshness);
+        self.wait_for(relations, floor, timeout, || read_point(relations, floor, self.closed().epoch)).await
+    }
+
+    /// All `relations` at `epoch`; waits up to `timeout` for those that have not come to it.
+    ///
+    /// # Errors
+    /// 55000 after the timeout, and at once when a relation can no longer be read at the epoch, or never could.
+    pub async fn read_at(&self, relations: &[Arc<Readable>], epoch: Epoch, timeout: Duration) -> Result<ReadPoint> {
+        self.wait_for(relations, epoch, timeout, || point_at(relations, epoch)).await
+    }
+
+    async fn wait_for(
+        &self,
+        relations: &[Arc<Readable>],
+        floor: Epoch,
+        timeout: Duration,
+        find: impl Fn() -> Result<Option<ReadPoint>>,
+    ) -> Result<ReadPoint> {
         let deadline = tokio::time::Instant::now() + timeout;
         let mut pulse = self.pulse();
         loop {
             pulse.mark_unchanged();
-            if let Some(point) = read_point(relations, floor, self.closed().epoch)? {
+            if let Some(point) = find()? {
                 for relation in relations {
                     relation.last_read.fetch_max(point.epoch.0, Ordering::AcqRel);
                 }
@@ -80,6 +98,20 @@ impl Coordinator {
                 return Err(behind(relations, floor));
             }
         }
+    }
+
+    /// An epoch that has every change to any table that was acknowledged by now, and is not below the last closed one: no job has passed it.
+    pub fn newest_epoch(&self) -> Epoch {
+        self.last_acknowledged().max(self.closed().epoch)
+    }
+
+    fn last_acknowledged(&self) -> Epoch {
+        self.all_tables().iter().map(|table| table.last_acknowledged()).max().unwrap_or_default()
+    }
+
+    /// The newest epoch not below what a default read of `relations` has to show at which every one of `others` can be read as well.
+    pub fn common_epoch(&self, relations: &[Arc<Readable>], others: &[Arc<Readable>]) -> Result<Option<ReadPoint>> {
+        read_point(others, self.floor(relations, Freshness::Default), self.closed().epoch)
     }
 
     fn floor(&self, relations: &[Arc<Readable>], freshness: Freshness) -> Epoch {
@@ -95,7 +127,7 @@ impl Coordinator {
                 .unwrap_or_default(),
             Freshness::Strict => {
                 let read = relations.iter().map(|relation| Epoch(relation.last_read.load(Ordering::Acquire))).max();
-                self.all_tables().iter().map(|table| table.last_acknowledged()).max().max(read).unwrap_or_default()
+                read.unwrap_or_default().max(self.last_acknowledged())
             }
         }
     }
@@ -118,6 +150,23 @@ fn read_point(relations: &[Arc<Readable>], floor: Epoch, closed: Epoch) -> Resul
         epoch = Epoch(below);
     }
     Ok(None)
+}
+
+/// All relations at one epoch, once each has come to it.
+fn point_at(relations: &[Arc<Readable>], epoch: Epoch) -> Result<Option<ReadPoint>> {
+    if relations.iter().any(|relation| relation.collection.upper() < epoch) {
+        return Ok(None);
+    }
+    let hold = |relation: &Arc<Readable>| {
+        let hold = relation.collection.readable_at(epoch).then(|| relation.collection.hold(epoch).ok()).flatten();
+        hold.ok_or_else(|| EngineError::User {
+            sqlstate: "55000",
+            message: format!("relation \"{}\" cannot be read at epoch {epoch}, which this transaction reads", relation.name),
+            hint: Some("Start a new transaction.".into()),
+        })
+    };
+    let holds: Result<Vec<Hold>> = relations.iter().map(hold).collect();
+    Ok(Some(ReadPoint { epoch, holds: holds? }))
 }
 
 fn behind(relations: &[Arc<Readable>], floor: Epoch) -> EngineError {

@@ -41,6 +41,11 @@ impl Shared {
         self.relations.read().get(&id).map(|relation| relation.readable.clone())
     }
 
+    /// All relations as readers see them.
+    pub fn readables(&self) -> Vec<Arc<Readable>> {
+        self.relations.read().values().map(|relation| relation.readable.clone()).collect()
+    }
+
     /// All collections.
     pub fn collections(&self) -> Vec<Arc<Collection>> {
         self.relations.read().values().map(|relation| relation.readable.collection.clone()).collect()

@@ -52,6 +52,11 @@ impl Stop {
         shared.stops.add(epoch);
         Self { shared, epoch }
     }
+
+    /// The epoch.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
 }
 
 impl Drop for Stop {

@@ -3,6 +3,7 @@
 mod backfill;
 mod debloat;
 mod sink;
+mod snapshots;
 mod splits;
 mod task_local;
 mod unaligned;

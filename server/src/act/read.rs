@@ -3,10 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use datafusion::catalog::TableProvider;
-use millpond_engine::{
-    coordinator::read::{Freshness, ReadPoint},
-    job::stops::Stop,
-};
+use millpond_engine::{coordinator::read::Freshness, engine::snapshot::SnapshotPoint};
 use millpond_planner::catalog::{Catalog, Object, ObjectBody};
 use millpond_storage::{
     collection::{Collection, Hold},
@@ -31,17 +28,13 @@ use crate::{
 /// What `read_timeout = 0` means: no end.
 const FOREVER: Duration = Duration::from_secs(365 * 86_400);
 
-/// How long a block's first read waits to be as new as every table.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// The epoch a block reads, kept readable in every relation that could be read at it when the block began to read.
+/// The epoch a block reads, kept readable in every relation.
 pub(crate) struct Snapshot {
-    epoch: Epoch,
+    point: SnapshotPoint,
     /// Relations with this number or above did not exist yet: the block created them since.
     first_new: u64,
+    /// Of what has been read so far.
     holds: Mutex<BTreeMap<u64, (Epoch, Arc<Hold>)>>,
-    /// Views that lag do not pass over the epoch.
-    _stop: Stop,
 }
 
 /// The relations of a query, opened.
@@ -198,17 +191,6 @@ pub(crate) async fn block_contents(session: &mut Session, target: &Arc<Target>, 
     Ok(own_contents(session, target, committed, epoch))
 }
 
-/// Where a block reads. Its later statements read other relations at the same epoch, so it has every change that was acknowledged by now, to
-/// whichever table; unless what it reads first lags: then only the tables under that count.
-async fn first_read(server: &ServerState, relations: &[u64], freshness: Freshness, timeout: Duration) -> Result<ReadPoint> {
-    if freshness == Freshness::Default
-        && let Ok(point) = server.engine.read_epoch(relations, Freshness::Strict, timeout.min(PATIENCE)).await
-    {
-        return Ok(point);
-    }
-    Ok(server.engine.read_epoch(relations, freshness, timeout).await?)
-}
-
 /// The epoch that the session's transaction reads, held per relation.
 async fn snapshot(session: &mut Session, catalog: &Catalog, relations: &[u64], cancel: &Cancel) -> Result<Vec<(Epoch, Arc<Hold>)>> {
     let (freshness, timeout) = freshness(session);
@@ -216,62 +198,35 @@ async fn snapshot(session: &mut Session, catalog: &Catalog, relations: &[u64], c
     let snapshot = match session.work().snapshot.clone() {
         Some(snapshot) => snapshot,
         None => {
-            let point = cancel.race(first_read(&server, relations, freshness, timeout)).await?;
-            let snapshot = Arc::new(Snapshot::new(&server, catalog, point.epoch, relations, point.holds));
+            let point = cancel.race(server.engine.snapshot(relations, freshness, timeout)).await?;
+            let snapshot = Arc::new(Snapshot { point, first_new: catalog.next_id(), holds: Mutex::default() });
             session.work().snapshot = Some(snapshot.clone());
             snapshot
         }
     };
     let mut holds = Vec::with_capacity(relations.len());
     for id in relations {
-        holds.push(cancel.race(snapshot.hold(&server, catalog, *id, timeout)).await?);
+        holds.push(cancel.race(snapshot.hold(&server, *id, timeout)).await?);
     }
     Ok(holds)
 }
 
 impl Snapshot {
-    fn new(server: &ServerState, catalog: &Catalog, epoch: Epoch, relations: &[u64], holds: Vec<Hold>) -> Self {
-        let stop = server.engine.stop_at(epoch);
-        let mut held: BTreeMap<u64, (Epoch, Arc<Hold>)> =
-            relations.iter().zip(holds).map(|(id, hold)| (*id, (epoch, Arc::new(hold)))).collect();
-        // Whatever the block reads later is read at the same epoch: it is kept from now on.
-        for object in catalog.objects().filter(|object| object.is_readable()) {
-            if let Some(collection) = server.engine.collection(object.id)
-                && !held.contains_key(&object.id)
-                && collection.readable_at(epoch)
-                && let Ok(hold) = collection.hold(epoch)
-            {
-                held.insert(object.id, (epoch, Arc::new(hold)));
-            }
-        }
-        Self { epoch, first_new: catalog.next_id(), holds: Mutex::new(held), _stop: stop }
-    }
-
     /// A hold of a relation at the epoch; waits for one that has not come so far.
-    async fn hold(&self, server: &ServerState, catalog: &Catalog, id: u64, timeout: Duration) -> Result<(Epoch, Arc<Hold>)> {
+    async fn hold(&self, server: &ServerState, id: u64, timeout: Duration) -> Result<(Epoch, Arc<Hold>)> {
         if let Some(hold) = self.holds.lock().get(&id) {
             return Ok(hold.clone());
         }
-        let name = catalog.get(id).map_or("", |object| object.name.as_str());
-        let collection =
-            server.engine.collection(id).ok_or_else(|| SqlError::new("42P01", format!("relation \"{name}\" does not exist")))?;
-        if id >= self.first_new {
+        let held = if id >= self.first_new {
             // It was empty when it was created.
+            let collection = server.engine.collection(id).ok_or_else(|| SqlError::internal("a relation of the block is gone"))?;
             let since = collection.since();
-            let held = (since, Arc::new(collection.hold(since)?));
-            self.holds.lock().insert(id, held.clone());
-            return Ok(held);
-        }
-        let mut upper = collection.watch_upper();
-        let reached = tokio::time::timeout(timeout, upper.wait_for(|upper| *upper >= self.epoch)).await;
-        let not_at = || {
-            SqlError::new("55000", format!("relation \"{name}\" cannot be read at epoch {}, which this transaction reads", self.epoch))
-                .with_hint("Start a new transaction.")
+            (since, Arc::new(collection.hold(since)?))
+        } else {
+            let point = server.engine.read_at(&[id], self.point.epoch, timeout).await?;
+            let hold = point.holds.into_iter().next().ok_or_else(|| SqlError::internal("a relation was not held"))?;
+            (point.epoch, Arc::new(hold))
         };
-        if reached.is_err() || !collection.readable_at(self.epoch) {
-            return Err(not_at());
-        }
-        let held = (self.epoch, Arc::new(collection.hold(self.epoch).map_err(|_| not_at())?));
         self.holds.lock().insert(id, held.clone());
         Ok(held)
     }

@@ -186,7 +186,7 @@ fn slow_join() -> DataflowGraph {
 }
 
 /// k, v and a function of another column that takes a millisecond a row.
-fn slow_projection(index: usize, name: &str) -> OperatorSpec {
+pub(super) fn slow_projection(index: usize, name: &str) -> OperatorSpec {
     let column = |index: usize, name: &str| Expression { physical: Arc::new(Column::new(name, index)), text: name.into() };
     let slow = Expression { physical: Arc::new(Slow(index)), text: format!("slow({name})") };
     OperatorSpec::Project { expressions: vec![column(0, "k"), column(1, "v"), slow] }
