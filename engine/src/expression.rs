@@ -128,7 +128,7 @@ impl Evaluator {
                 if rows <= 1 {
                     pieces.kept.append_n(rows, false);
                     pieces.refused += rows;
-                    self.side.bad_row(&self.operator, row_text(part, 0), reason);
+                    self.side.bad_row(&self.operator, row_text(part, 0), reason, None);
                     return Ok(());
                 }
                 self.halve(&part.slice(0, rows / 2), pieces)?;

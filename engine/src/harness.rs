@@ -27,7 +27,7 @@ use crate::{
     chunk::{Chunk, Op},
     graph::{NodeInput, OperatorNode, OperatorSpec, StreamProperties},
     message::{Barrier, BarrierKind, Watermark},
-    operator::SideOutput,
+    operator::{Origin, SideOutput},
 };
 
 /// Rows with their multiplicities.
@@ -78,11 +78,11 @@ pub(crate) struct Refused {
 }
 
 impl SideOutput for Refused {
-    fn late_row(&self, _operator: &str, row_text: String, _reason: String) {
+    fn late_row(&self, _operator: &str, row_text: String, _reason: String, _origin: Option<Origin<'_>>) {
         self.late.lock().expect("no test thread panics with the lock").push(row_text);
     }
 
-    fn bad_row(&self, _operator: &str, row_text: String, reason: String) {
+    fn bad_row(&self, _operator: &str, row_text: String, reason: String, _origin: Option<Origin<'_>>) {
         self.bad.lock().expect("no test thread panics with the lock").push(format!("{row_text}: {reason}"));
     }
 }

@@ -11,7 +11,11 @@ use std::{
 use millpond_storage::epoch::Epoch;
 use parking_lot::Mutex;
 
-use crate::{engine::Shared, operator::SideOutput};
+use crate::{
+    engine::Shared,
+    operator::{Origin, SideOutput},
+    source::Offset,
+};
 
 /// Rows kept of each kind.
 const ROWS_KEPT: usize = 1000;
@@ -29,13 +33,12 @@ pub struct SideRow {
     pub row: String,
     /// Why it was refused.
     pub reason: String,
-}
-
-impl SideRow {
-    /// A row.
-    pub fn new(job: u64, operator: &str, epoch: Epoch, row: String, reason: String) -> Self {
-        Self { job, operator: operator.to_string(), epoch, row, reason }
-    }
+    /// The split of the source it was read from.
+    pub split: Option<String>,
+    /// The offset behind it in the split.
+    pub offset: Option<Offset>,
+    /// When it was refused, in microseconds since 1970.
+    pub time_us: i64,
 }
 
 /// The newest rows of one kind.
@@ -76,22 +79,34 @@ pub(crate) struct JobSide {
 impl JobSide {
     /// A row that a table took in `epoch` and puts aside.
     pub(crate) fn late_row_of(&self, epoch: Epoch, row_text: String, reason: String) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.late.push(SideRow::new(self.job, "Table", epoch, row_text, reason));
+        let Some(shared) = self.shared.upgrade() else { return };
+        shared.late.push(SideRow { epoch, ..self.row(&shared, "Table", row_text, reason, None) });
+    }
+
+    fn row(&self, shared: &Shared, operator: &str, row: String, reason: String, origin: Option<Origin<'_>>) -> SideRow {
+        SideRow {
+            job: self.job,
+            operator: operator.to_string(),
+            epoch: shared.coordinator.open_epoch(),
+            row,
+            reason,
+            split: origin.map(|origin| origin.split.to_string()),
+            offset: origin.and_then(|origin| origin.offset),
+            time_us: shared.coordinator.clock().wall_micros(),
         }
     }
 }
 
 impl SideOutput for JobSide {
-    fn late_row(&self, operator: &str, row_text: String, reason: String) {
+    fn late_row(&self, operator: &str, row_text: String, reason: String, origin: Option<Origin<'_>>) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.late.push(SideRow::new(self.job, operator, shared.coordinator.open_epoch(), row_text, reason));
+            shared.late.push(self.row(&shared, operator, row_text, reason, origin));
         }
     }
 
-    fn bad_row(&self, operator: &str, row_text: String, reason: String) {
+    fn bad_row(&self, operator: &str, row_text: String, reason: String, origin: Option<Origin<'_>>) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.bad.push(SideRow::new(self.job, operator, shared.coordinator.open_epoch(), row_text, reason));
+            shared.bad.push(self.row(&shared, operator, row_text, reason, origin));
         }
     }
 }

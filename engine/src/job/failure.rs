@@ -49,7 +49,7 @@ impl Driver {
             let (operator, text) = (self.operator(fault.node), row_text(row, 0));
             tracing::warn!(job = %self.spec.name, operator, row = text, "the job goes on without a row");
             let reason = self.handle.error.lock().clone().unwrap_or_default();
-            self.shared.side_output(self.spec.id).bad_row(&operator, text, reason);
+            self.shared.side_output(self.spec.id).bad_row(&operator, text, reason, None);
         }
     }
 

@@ -53,7 +53,7 @@ impl ClosingTime {
     pub(crate) fn divert_late(&self, chunk: Chunk) -> Result<Chunk> {
         let Some(column) = self.column().filter(|_| self.applied > i64::MIN) else { return Ok(chunk) };
         let times = micros(chunk.batch().column(column))?;
-        let divert = |row, reason| self.side.late_row(&self.operator, row, reason);
+        let divert = |row, reason| self.side.late_row(&self.operator, row, reason, None);
         let Some(kept) = without_late(chunk.batch(), &times, self.applied, divert) else { return Ok(chunk) };
         Ok(keep_rows(&chunk, filter_record_batch(chunk.batch(), &kept)?, &kept))
     }

@@ -76,7 +76,7 @@ impl HopWindow {
         }
         let kept: Vec<bool> = times.iter().map(|time| time.is_none_or(|time| self.windows.are_bounded_at(time))).collect();
         for row in (0..kept.len()).filter(|row| !kept[*row]) {
-            self.side.bad_row(&self.name, row_text(chunk.batch(), row), "timestamp out of range".to_string());
+            self.side.bad_row(&self.name, row_text(chunk.batch(), row), "timestamp out of range".to_string(), None);
         }
         let kept = BooleanArray::from(kept);
         Ok(keep_rows(&chunk, filter_record_batch(chunk.batch(), &kept)?, &kept))

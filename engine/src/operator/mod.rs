@@ -43,6 +43,7 @@ use crate::{
     chunk::Chunk,
     error::Result,
     message::{Barrier, Watermark},
+    source::Offset,
 };
 
 /// Whether a callback has finished.
@@ -166,9 +167,18 @@ pub struct OperatorContext {
 
 /// Receives rows that an operator refused. Bounded: counts always, keeps the newest rows only.
 pub trait SideOutput: Send + Sync {
-    /// A row whose event time was below the watermark.
-    fn late_row(&self, operator: &str, row_text: String, reason: String);
+    /// A row whose event time was below the watermark; `origin` where an operator knows it.
+    fn late_row(&self, operator: &str, row_text: String, reason: String, origin: Option<Origin<'_>>);
 
-    /// A row that could not be decoded or computed.
-    fn bad_row(&self, operator: &str, row_text: String, reason: String);
+    /// A row that could not be decoded or computed; `origin` where an operator knows it.
+    fn bad_row(&self, operator: &str, row_text: String, reason: String, origin: Option<Origin<'_>>);
+}
+
+/// Where in a source a row was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// The split: for files, the name of the file.
+    pub split: &'a str,
+    /// The offset behind the row, if it is known: for text files, its bytes.
+    pub offset: Option<Offset>,
 }

@@ -30,7 +30,7 @@ use crate::{
     error::{EngineError, Result},
     exchange::inbox::Sender,
     message::{Barrier, BarrierKind, Message, Watermark},
-    operator::SideOutput,
+    operator::{Origin, SideOutput},
     source::{LateRows, Offset, ReadOutcome, Split, SplitReader},
     task::orders::Orders,
 };
@@ -309,7 +309,8 @@ impl SourceReader {
                 let place = self.source.source().row_at(&split.split, bad.offset).await;
                 return Err(bad.refusal(&self.source.name, &place));
             }
-            self.side.bad_row(&operator, bad.text.clone(), bad.reason.clone());
+            let origin = Origin { split: &split.split.id, offset: Some(bad.offset) };
+            self.side.bad_row(&operator, bad.text.clone(), bad.reason.clone(), Some(origin));
         }
         let watermark_us = self.watermark_after(&held.batch, split.position.watermark_us);
         let batch = self.divert_late(split, held.batch, &operator)?;
@@ -372,7 +373,8 @@ impl SourceReader {
         for row in late {
             keep[row] = false;
             let reason = format!("event time is below the watermark of split \"{}\"", split.split.id);
-            self.side.late_row(operator, crate::chunk::row_text(&batch, row), reason);
+            let origin = Origin { split: &split.split.id, offset: None };
+            self.side.late_row(operator, crate::chunk::row_text(&batch, row), reason, Some(origin));
         }
         Ok(filter_record_batch(&batch, &BooleanArray::from(keep))?)
     }

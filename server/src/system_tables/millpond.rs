@@ -44,8 +44,14 @@ pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
          watermark timestamptz, source_watermark timestamptz, holds_back_watermark bool, rows int8, error text",
         sources,
     ),
-    ("13104 v late_rows: job_id int8, job text, operator text, epoch int8, reason text, row_text text", late_rows),
-    ("13105 v bad_rows: job_id int8, job text, operator text, epoch int8, reason text, row_text text", bad_rows),
+    (
+        "13104 v late_rows: job_id int8, job text, operator text, epoch int8, refused_at timestamptz, reason text, row_text text, split text, split_offset int8",
+        late_rows,
+    ),
+    (
+        "13105 v bad_rows: job_id int8, job text, operator text, epoch int8, refused_at timestamptz, reason text, row_text text, split text, split_offset int8",
+        bad_rows,
+    ),
     ("13106 v backfills: job_id int8, job text, state text, rows_read int8, rows_expected int8, progress float8", backfills),
     (
         "13109 v recoveries: job_id int8, job text, cause text, error text, detected_at timestamptz, from_epoch int8, cancelled_ms float8, \
@@ -241,7 +247,6 @@ fn tenths(rate: f64) -> f64 {
 }
 
 fn sources(context: &SystemContext<'_>) -> Result<Vec<Row>> {
-    let time = |micros: i64| if matches!(micros, i64::MIN | i64::MAX) { Cell::Null } else { Cell::Time(micros) };
     let closed = context.server.engine.coordinator().closed().epoch;
     let broken = context.server.jobs.broken();
     let mut rows: Vec<Row> = Vec::new();
@@ -276,6 +281,11 @@ fn sources(context: &SystemContext<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// A time, unless none is known.
+fn time(micros: i64) -> Cell {
+    if matches!(micros, i64::MIN | i64::MAX) { Cell::Null } else { Cell::Time(micros) }
+}
+
 fn refused(context: &SystemContext<'_>, refused: Vec<millpond_engine::side::SideRow>) -> Vec<Row> {
     let row = |refused: millpond_engine::side::SideRow| -> Row {
         vec![
@@ -283,8 +293,11 @@ fn refused(context: &SystemContext<'_>, refused: Vec<millpond_engine::side::Side
             ("job", name_of(context, refused.job)),
             ("operator", refused.operator.into()),
             ("epoch", refused.epoch.0.into()),
+            ("refused_at", time(refused.time_us)),
             ("reason", refused.reason.into()),
             ("row_text", refused.row.into()),
+            ("split", refused.split.into()),
+            ("split_offset", refused.offset.into()),
         ]
     };
     refused.into_iter().map(row).collect()

@@ -105,7 +105,7 @@ impl Aggregate {
         if self.applied == i64::MIN {
             return Ok(chunk);
         }
-        let divert = |row, reason| self.side.late_row(&self.name, row, reason);
+        let divert = |row, reason| self.side.late_row(&self.name, row, reason, None);
         let Some(kept) = without_late(chunk.batch(), times, self.applied, divert) else { return Ok(chunk) };
         Ok(keep_rows(&chunk, filter_record_batch(chunk.batch(), &kept)?, &kept))
     }
