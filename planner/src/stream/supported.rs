@@ -34,7 +34,9 @@ fn check_node(node: &LogicalPlan) -> datafusion::common::Result<()> {
             "window functions other than row_number(), rank() and dense_rank() are not supported in a materialized view",
             "Aggregate with GROUP BY and join the result, or compute the window function in a SELECT over the view.",
         )),
-        LogicalPlan::Unnest(_) => Err(refusal("unnest() is not supported in a materialized view", "Unnest in a SELECT over the view.")),
+        LogicalPlan::Unnest(_) => {
+            Err(refusal("set-returning functions are not supported in a materialized view", "Call them in a SELECT over the view."))
+        }
         LogicalPlan::TableScan(scan) if RelationSource::of(node).is_none() => Err(refusal(
             format!("a materialized view cannot read \"{}\"", scan.table_name.table()),
             "A materialized view reads sources, tables and other materialized views.",
