@@ -26,8 +26,12 @@ const STAGING: &str = ".staging";
 const MOST_RETRIES: usize = 6;
 const RETRY_SECONDS: u64 = 60;
 
-/// Called before each operation with its kind and the object's name; an error is returned in place of doing it. For fault injection.
+/// Called before each operation with its kind and the object's name, and at each step between operations with [`STEP`] and the step's name; an
+/// error is returned in place of doing it. For fault injection.
 pub type FaultFn = dyn Fn(&'static str, &str) -> Result<()> + Send + Sync;
+
+/// What a [`FaultFn`] is called with at a step between operations, see [`ObjectStorage::reach`].
+pub const STEP: &str = "reach";
 
 /// A place for objects. Cloning shares it.
 #[derive(Clone)]
@@ -242,6 +246,16 @@ impl ObjectStorage {
             Place::Local(folder) => folder.join(name).display().to_string(),
             Place::Remote { folder, .. } => at(folder, name).to_string(),
         }
+    }
+
+    /// A step between operations of whoever works with the objects: a place where tests make a checkpoint, a restore or a rescaling fail, or
+    /// the process end. Each storage has its own faults, so tests beside each other do not meet.
+    ///
+    /// # Errors
+    /// What a test has put there.
+    pub fn reach(&self, step: &'static str) -> Result<()> {
+        fail::fail_point!(step, |message| Err(StorageError::Internal(format!("fail point {step}: {}", message.unwrap_or_default()))));
+        self.check(STEP, step)
     }
 
     fn check(&self, action: &'static str, name: &str) -> Result<()> {

@@ -169,7 +169,7 @@ impl Checkpointer {
 
     /// Completes a checkpoint: uploads the parts, then writes the manifest, then deletes what is no longer needed.
     ///
-    /// After an I/O error nothing is lost: the parts are kept and go into the next checkpoint. [`StorageError::Internal`] means that a part is
+    /// After an I/O error nothing is lost: the parts are kept, those that are in the object store there, and go into the next checkpoint. [`StorageError::Internal`] means that a part is
     /// missing and the job must restart from its last checkpoint; [`StorageError::Fenced`] that it must stop; [`StorageError::GivenUp`] that
     /// one of the tasks has been replaced since it gave its part: the others' parts are kept, as after an I/O error.
     pub async fn complete(&self, input: ManifestInput) -> Result<CheckpointReport> {
@@ -177,13 +177,13 @@ impl Checkpointer {
         let mut progress = self.progress.lock().await;
         let progress = &mut *progress;
         let tasks = progress.uploads.accept(input.parts)?;
-        let bytes_log = self.upload_logs(&mut progress.uploads).await?;
-        fail_point("checkpoint::logs")?;
+        let bytes_log = self.upload_logs(&mut progress.uploads, tasks.store.as_ref()).await?;
+        self.objects.reach("checkpoint::logs")?;
         let in_flight = match input.in_flight {
             Some(flights) => Some(self.upload_in_flight(input.epoch, flights).await?),
             None => None,
         };
-        fail_point("checkpoint::in_flight")?;
+        self.objects.reach("checkpoint::in_flight")?;
         self.begin_image(progress, &tasks);
         let bytes_materialized = self.collect_image(progress).await;
 
@@ -193,7 +193,7 @@ impl Checkpointer {
         manifest.upstream = input.upstream;
         manifest.notes = input.notes;
         manifest.in_flight = in_flight;
-        fail_point("checkpoint::manifest")?;
+        self.objects.reach("checkpoint::manifest")?;
         self.write_manifest(&manifest).await?;
         progress.uploads.named();
         if let Some(store) = &tasks.store {
@@ -216,7 +216,7 @@ impl Checkpointer {
         };
         self.want_image(progress, &manifest, bytes_log, &tasks);
         let previous = progress.newest.replace(manifest);
-        fail_point("checkpoint::prune")?;
+        self.objects.reach("checkpoint::prune")?;
         self.prune(progress, previous).await;
         Ok(report)
     }
@@ -266,13 +266,6 @@ impl Checkpointer {
             progress.requested = store.want_image();
         }
     }
-}
-
-/// A place where tests make a checkpoint end.
-fn fail_point(name: &'static str) -> Result<()> {
-    fail::fail_point!(name, |message| Err(StorageError::Internal(format!("fail point {name}: {}", message.unwrap_or_default()))));
-    let _ = name;
-    Ok(())
 }
 
 #[cfg(test)]
