@@ -16,7 +16,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     attempt::{Attempt, InFlight, Part, on_task_end, phase, wait_checkpoint, wait_switch},
-    beginning::Beginning,
+    beginning::{Beginning, Started},
     inputs::next_epoch,
     recovery::{RecoveryCause, RecoveryStep},
     renewal::{Renewal, Succession},
@@ -144,19 +144,23 @@ impl Driver {
         if let Some(ended) = self.wait_for_inputs().await? {
             return Ok(ended);
         }
-        let Some(mut attempt) = self.start().await? else { return Ok(Ended::Finished) };
+        let mut attempt = match self.start_unless_stopped().await? {
+            Started::Running(attempt) => *attempt,
+            Started::Ended(ended) => return Ok(ended),
+        };
         let ended = self.drive(&mut attempt).await;
         if let Err(error) = &ended {
             self.begin_recovery(RecoveryCause::Failure, Some(error.to_string()));
             self.handle.say_why_whole(self.refusal.take());
         }
+        attempt.give_up_checkpoint().await;
         // Nothing of this attempt is to run beside the next one. A callback that does not end in time is cut off from everything by then.
         if tokio::time::timeout(CANCEL_PATIENCE, attempt.running.tasks.shutdown()).await.is_err() {
             tracing::warn!(job = %self.spec.name, "a subtask does not end");
         }
         self.handle.reach(RecoveryStep::Cancelled);
         if matches!(ended, Ok(Ended::Renewed)) {
-            self.succeed(&attempt).await;
+            self.succeed(&attempt).await?;
         }
         ended
     }
@@ -173,7 +177,8 @@ impl Driver {
             let next_switch = attempt.next_switch();
             tokio::select! {
                 command = self.next_command() => match command {
-                    Some(JobCommand::Checkpoint) => attempt.checkpoint_wanted = true,
+                    // Who asks for one does not mean after the pause for the last that failed.
+                    Some(JobCommand::Checkpoint) => (attempt.checkpoint_wanted, attempt.no_checkpoint_before) = (true, Instant::now()),
                     Some(JobCommand::Reconfigure(options)) => self.reconfigure(attempt, options),
                     Some(JobCommand::Fail(id)) => attempt.running.controls.get(&id).into_iter().for_each(Control::fail),
                     Some(JobCommand::LetGo | JobCommand::Resume { .. }) => {}
@@ -206,7 +211,7 @@ impl Driver {
     }
 
     /// Restores and spawns. `None` if the checkpoint says that the job had finished.
-    async fn start(&mut self) -> Result<Option<Attempt>> {
+    pub(super) async fn start(&mut self) -> Result<Option<Attempt>> {
         let inputs = JobInputs::resolve(&self.spec, &self.shared.coordinator, &|id| self.shared.collection(id))?;
         self.orders.hand_over_at(Epoch(0));
         let Some(Beginning { checkpointer, store, origin, positions, injected, restart }) = self.begin(&inputs).await? else {
@@ -233,6 +238,7 @@ impl Driver {
             runtime: &self.shared.runtime,
         };
         let origin = spawn.origin.clone();
+        self.shared.reach("job::spawn")?;
         let running = Running::spawn(spawn, &self.handle)?;
         self.note_restored(&origin);
         let width = |fragment| fragment_parallelism(fragment, self.options.parallelism);
@@ -261,6 +267,7 @@ impl Driver {
             checkpoint_wanted: false,
             is_changed: false,
             checkpoint_running: None,
+            checkpoint_failures: 0,
             last_checkpoint: self.first_checkpoint_since(),
             no_checkpoint_before: Instant::now(),
             final_injected: false,
@@ -295,10 +302,14 @@ impl Driver {
     /// Injects the next barrier, if there is an epoch to close and room in flight.
     fn inject(&self, attempt: &mut Attempt) -> Result<()> {
         let full = attempt.is_full(self.options.checkpoint_interval);
+        let closed = self.shared.coordinator.closed();
+        if attempt.final_injected && attempt.ready && attempt.in_flight.is_empty() && self.handle.sealed() < closed.epoch {
+            // What it has is that of every later epoch, however long the store is away that its last checkpoint needs.
+            self.advance_collection(closed);
+        }
         if attempt.final_injected || full || attempt.renewal.holds_back() {
             return Ok(());
         }
-        let closed = self.shared.coordinator.closed();
         let reachable = attempt.inputs.collections.values().map(|c| c.upper()).chain([closed.epoch]).min().unwrap_or(closed.epoch);
         let backfilling = attempt.backfilling();
         let stops = self.shared.stops.after(attempt.injected).into_iter().chain([attempt.upper_at_start]);
