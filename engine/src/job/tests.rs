@@ -3,6 +3,7 @@
 mod backfill;
 mod crashes;
 mod debloat;
+mod folder;
 mod sink;
 mod splits;
 mod task_local;
