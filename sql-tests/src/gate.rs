@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub enum Trouble {
     Full(u16, &'static str),
     /// A body is passed on by half, then the connection ends.
     Cut,
+    /// Requests that put an object whose name contains this are passed on, and the connection ends in place of the answer.
+    Unanswered(&'static str),
     /// The first listing of objects is passed on when this is over.
     FirstListingHeld,
 }
@@ -72,11 +75,12 @@ impl Gate {
                 state.connections += 1;
                 state.passing.insert(number, [again(&client), again(&onwards)]);
                 drop(state);
-                pass_back(&onwards, &client);
+                let hears = Arc::new(AtomicBool::new(true));
+                pass_back(&onwards, &client, &hears);
                 let shared = Arc::clone(&shared);
                 std::thread::spawn(move || {
                     // A connection that breaks is as good as one that ends.
-                    let _ = pass_requests(&client, &onwards, &shared);
+                    let _ = pass_requests(&client, &onwards, &shared, &hears);
                     end(&[client, onwards]);
                     shared.state.lock().expect("no panics").passing.remove(&number);
                 });
@@ -110,11 +114,15 @@ fn end(sockets: &[TcpStream; 2]) {
     sockets.iter().for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
 }
 
-/// Copies answers, until either side ends.
-fn pass_back(from: &TcpStream, to: &TcpStream) {
-    let (mut from, mut to) = (again(from), again(to));
+/// Copies answers, until either side ends or the client is to hear no more.
+fn pass_back(from: &TcpStream, to: &TcpStream, hears: &Arc<AtomicBool>) {
+    let (mut from, mut to, hears) = (again(from), again(to), Arc::clone(hears));
     std::thread::spawn(move || {
-        let _ = io::copy(&mut from, &mut to);
+        let mut answer = [0; 16 << 10];
+        while let Ok(length @ 1..) = from.read(&mut answer)
+            && hears.load(Ordering::SeqCst)
+            && to.write_all(&answer[..length]).is_ok()
+        {}
         let _ = to.shutdown(Shutdown::Both);
     });
 }
@@ -124,6 +132,7 @@ enum Fate {
     Passes(Duration),
     IsHeld,
     IsCut,
+    IsNotAnswered,
     Waits,
     Fails(u16, &'static str),
 }
@@ -140,6 +149,7 @@ fn fate(shared: &Shared, head: &[u8], has_body: bool) -> Fate {
         Trouble::EveryThirdFailing(status, code) if changes && state.changes.is_multiple_of(3) => Fate::Fails(status, code),
         Trouble::Full(status, code) if changes => Fate::Fails(status, code),
         Trouble::Cut if has_body => Fate::IsCut,
+        Trouble::Unanswered(part) if request.starts_with("PUT ") && request.contains(part) => Fate::IsNotAnswered,
         Trouble::FirstListingHeld if request.contains("list-type=2") && state.met == 0 => Fate::IsHeld,
         _ => return Fate::Passes(Duration::ZERO),
     };
@@ -148,7 +158,7 @@ fn fate(shared: &Shared, head: &[u8], has_body: bool) -> Fate {
 }
 
 /// A client sends its next request when it has the answer to the one before.
-fn pass_requests(client: &TcpStream, mut onwards: &TcpStream, shared: &Shared) -> io::Result<()> {
+fn pass_requests(client: &TcpStream, mut onwards: &TcpStream, shared: &Shared, hears: &AtomicBool) -> io::Result<()> {
     let (mut reader, mut back) = (BufReader::new(client), client);
     while let Some((head, length)) = read_head(&mut reader)? {
         let mut body = vec![0; length];
@@ -167,6 +177,14 @@ fn pass_requests(client: &TcpStream, mut onwards: &TcpStream, shared: &Shared) -
             Fate::IsCut => {
                 reader.read_exact(&mut body[..length / 2])?;
                 onwards.write_all(&[&head, &body[..length / 2]].concat())?;
+                return Ok(());
+            }
+            Fate::IsNotAnswered => {
+                reader.read_exact(&mut body)?;
+                hears.store(false, Ordering::SeqCst);
+                onwards.write_all(&[head, body].concat())?;
+                // Until the server has answered.
+                io::copy(&mut reader, &mut io::sink())?;
                 return Ok(());
             }
             Fate::Waits => {

@@ -6,7 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millpond_storage::{checkpoint::Checkpointer, epoch::Epoch, state_table::JobStore};
+use millpond_storage::{
+    checkpoint::{Checkpointer, Settling},
+    epoch::Epoch,
+    state_table::JobStore,
+};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::{
@@ -119,14 +123,15 @@ impl Drop for RunningCheckpoint {
 const CHECKPOINTS_IN_FLIGHT: usize = 60;
 
 impl Attempt {
-    /// Gives up a checkpoint that is being completed, and waits until nothing is done for it any more: it would delete, as garbage, what the next
-    /// attempt uploads.
-    pub(super) async fn give_up_checkpoint(&mut self) {
+    /// Gives up a checkpoint that is being completed: it would delete, as garbage, what the next attempt uploads. Answers what that attempt has to
+    /// wait for.
+    pub(super) async fn give_up_checkpoint(&mut self) -> Settling {
         if let Some(mut running) = self.checkpoint_running.take() {
             running.task.abort();
             // How it ends does not matter.
             let _ = running.end().await;
         }
+        self.checkpointer.settling()
     }
 
     pub(super) fn backfilling(&self) -> bool {

@@ -94,6 +94,7 @@ impl Driver {
             let restart = Restart::aligned(fragments, epoch).with_applied(applied);
             return Ok(Some(Beginning { checkpointer, store, origin: StateOrigin::Store, positions, injected: Some(epoch), restart }));
         }
+        self.settling.settled().await;
         let checkpointer = self.shared.checkpointer(self.spec.id, self.fingerprint, self.replay.clone());
         let restored = self.restore(&checkpointer).await?;
         let open_store = |driver: &Self| driver.shared.open_job_store(driver.spec.id, driver.options.state_backend);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use millpond_storage::{
-    checkpoint::ReplayBound,
+    checkpoint::{ReplayBound, Settling},
     collection::{Collection, Hold},
     epoch::Epoch,
     error::StorageError,
@@ -70,6 +70,8 @@ pub struct Driver {
     pub orders: Arc<Orders>,
     /// What the attempt before has left, if it ended in order.
     pub(super) succession: Option<Succession>,
+    /// What of the attempt before may still be under way in the object store.
+    pub(super) settling: Settling,
     /// How long a restart may replay, and how fast it does.
     pub(super) replay: Arc<ReplayBound>,
     /// Where the job failed when it was parked.
@@ -131,6 +133,7 @@ impl Driver {
             options,
             orders,
             succession: None,
+            settling: Settling::default(),
             replay,
             parked_at: None,
             tried: (Epoch(0), BTreeSet::new()),
@@ -153,14 +156,17 @@ impl Driver {
             self.begin_recovery(RecoveryCause::Failure, Some(error.to_string()));
             self.handle.say_why_whole(self.refusal.take());
         }
-        attempt.give_up_checkpoint().await;
+        self.settling = attempt.give_up_checkpoint().await;
         // Nothing of this attempt is to run beside the next one. A callback that does not end in time is cut off from everything by then.
         if tokio::time::timeout(CANCEL_PATIENCE, attempt.running.tasks.shutdown()).await.is_err() {
             tracing::warn!(job = %self.spec.name, "a subtask does not end");
         }
         self.handle.reach(RecoveryStep::Cancelled);
-        if matches!(ended, Ok(Ended::Renewed)) {
-            self.succeed(&attempt).await?;
+        match &ended {
+            Ok(Ended::Renewed) => self.succeed(&attempt).await?,
+            // What DROP deletes next had better not come again.
+            Ok(Ended::Stopped) => drop(tokio::time::timeout(CANCEL_PATIENCE, self.settling.settled()).await),
+            Ok(Ended::Finished) | Err(_) => {}
         }
         ended
     }

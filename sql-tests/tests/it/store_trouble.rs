@@ -225,6 +225,17 @@ fn a_store_that_breaks_uploads_off_keeps_nothing_of_them() {
 }
 
 #[test]
+fn a_manifest_that_is_there_though_nobody_was_told_stops_no_job() {
+    let (store, directory) = (ObjectServer::start(), tempfile::tempdir().expect("a directory"));
+    let mut pond = Pond::with_store(directory.path(), &store);
+    store.set_trouble(Trouble::Unanswered("/manifest-"));
+    pond.await_failure("could not create");
+    pond.go_on();
+    store.set_trouble(Trouble::None);
+    pond.recovers();
+}
+
+#[test]
 fn a_full_store_is_named_as_that() {
     let (store, directory) = (ObjectServer::start(), tempfile::tempdir().expect("a directory"));
     let mut pond = Pond::with_store(directory.path(), &store);

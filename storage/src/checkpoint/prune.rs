@@ -109,7 +109,8 @@ impl Checkpointer {
         names.sort_by_key(|name| !name.starts_with("manifest-"));
         self.objects.reach("prune::delete")?;
         for name in names {
-            self.objects.delete(&self.object(name)).await?;
+            let (objects, name) = (self.objects.clone(), self.object(name));
+            self.settling.to_its_end(async move { objects.delete(&name).await }).await?;
         }
         self.objects.reach("prune::local")?;
         if let Some(local) = self.local.as_ref().filter(|_| !is_imaging) {
