@@ -49,7 +49,7 @@ use crate::{
 /// How long the streaming threads have to end.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long DROP waits for rows to be gone from the disk.
+/// How long DROP waits for rows to be gone from the disk, and for checkpoints to be gone from the object store.
 const DESTROY_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Settings of an engine.
@@ -193,6 +193,7 @@ impl Engine {
     /// Starts background work. Called once all jobs of the catalog have been started: from then on changes that nobody holds are folded away.
     pub fn start_maintenance(&self) {
         self.shared.sweep_local_copies();
+        self.shared.go_on_dropping();
         if let Err(error) = remove_dropped(&self.shared.collections_folder(), &self.shared.rocks) {
             tracing::warn!(%error, "what is left of dropped objects could not be deleted");
         }
@@ -261,7 +262,9 @@ impl Engine {
             }
         }
         if job.is_some() {
-            self.shared.forget_checkpoints(id).await?;
+            self.shared.forget_local_copies(id)?;
+            // The object store may be slow, or away.
+            let _ = tokio::time::timeout(DESTROY_PATIENCE, self.shared.drop_checkpoints(id)).await;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! child, to be killed. [`Postgres`] is a real PostgreSQL to compare with, [`ObjectServer`] a real S3 server. [`WireClient`] is a plain Postgres client without conveniences:
 //! what it sends and what it receives are the protocol's messages, so that a test can say exactly what it means.
 
+mod gate;
 mod message;
 mod object_server;
 mod postgres;
@@ -12,6 +13,7 @@ mod server;
 mod slt;
 mod wire_client;
 
+pub use gate::Trouble;
 pub use message::{Message, RowColumn, bind, close, describe, execute, frame, parse, query, startup};
 pub use object_server::ObjectServer;
 pub use postgres::Postgres;

@@ -1,13 +1,12 @@
-//! A real S3 server on loopback, and a gate in front of it that can be shut.
+//! A real S3 server on loopback, with a gate in front of it that can be shut, and more.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::gate::{Gate, Trouble};
 use crate::process::watch_log;
 
 /// A server that is not ready after this long will not be.
@@ -62,7 +61,17 @@ impl ObjectServer {
 
     /// Shuts the gate: connections are ended and new ones refused, until it is opened again.
     pub fn set_reachable(&self, reachable: bool) {
-        self.gate.set_open(reachable);
+        self.set_trouble(if reachable { Trouble::None } else { Trouble::Away });
+    }
+
+    /// From now on this happens to the requests of clients at the gate.
+    pub fn set_trouble(&self, trouble: Trouble) {
+        self.gate.set(trouble);
+    }
+
+    /// How many requests, or connections, have met the trouble that was set last.
+    pub fn met_trouble(&self) -> u64 {
+        self.gate.met()
     }
 
     /// Makes a bucket.
@@ -127,52 +136,4 @@ impl Drop for ObjectServer {
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
-}
-
-/// Passes connections on while it is open.
-struct Gate {
-    address: SocketAddr,
-    open: Arc<AtomicBool>,
-    passing: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Gate {
-    fn before(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("an address");
-        let gate = Self { address, open: Arc::new(AtomicBool::new(true)), passing: Arc::default() };
-        let (open, passing) = (Arc::clone(&gate.open), Arc::clone(&gate.passing));
-        // It ends with the test's process.
-        std::thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let Ok(onwards) = TcpStream::connect(server) else { continue };
-                let mut passing = passing.lock().expect("no panics");
-                if !open.load(Ordering::Acquire) {
-                    continue;
-                }
-                passing.extend([&client, &onwards].into_iter().filter_map(|socket| socket.try_clone().ok()));
-                pass(&client, &onwards);
-                pass(&onwards, &client);
-            }
-        });
-        gate
-    }
-
-    fn set_open(&self, open: bool) {
-        let mut passing = self.passing.lock().expect("no panics");
-        self.open.store(open, Ordering::Release);
-        if !open {
-            // One that has ended already is as good.
-            passing.drain(..).for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
-        }
-    }
-}
-
-/// Copies what comes from one socket to another, until either ends.
-fn pass(from: &TcpStream, to: &TcpStream) {
-    let (mut from, mut to) = (from.try_clone().expect("a socket"), to.try_clone().expect("a socket"));
-    std::thread::spawn(move || {
-        let _ = std::io::copy(&mut from, &mut to);
-        let _ = to.shutdown(Shutdown::Both);
-    });
 }

@@ -26,8 +26,12 @@ const STAGING: &str = ".staging";
 const MOST_RETRIES: usize = 6;
 const RETRY_SECONDS: u64 = 60;
 
-/// Called before each operation with its kind and the object's name; an error is returned in place of doing it. For fault injection.
+/// Called before each operation with its kind and the object's name, and at each step between operations with [`STEP`] and the step's name; an
+/// error is returned in place of doing it. For fault injection.
 pub type FaultFn = dyn Fn(&'static str, &str) -> Result<()> + Send + Sync;
+
+/// What a [`FaultFn`] is called with at a step between operations, see [`ObjectStorage::reach`].
+pub const STEP: &str = "reach";
 
 /// A place for objects. Cloning shares it.
 #[derive(Clone)]
@@ -126,7 +130,7 @@ impl ObjectStorage {
 
     /// Puts an object, replacing one of the same name.
     pub async fn put(&self, name: &str, payload: &[u8]) -> Result<ObjectChecksum> {
-        self.check("write", name)?;
+        self.check("write", name).await?;
         let (bytes, checksum) = with_trailer(payload);
         match &*self.place {
             Place::Local(folder) => {
@@ -142,7 +146,7 @@ impl ObjectStorage {
 
     /// Puts an object unless there is one of that name.
     pub async fn put_create(&self, name: &str, payload: &[u8]) -> Result<Created> {
-        self.check("create", name)?;
+        self.check("create", name).await?;
         let (bytes, _) = with_trailer(payload);
         let created = match &*self.place {
             Place::Local(folder) => {
@@ -168,7 +172,7 @@ impl ObjectStorage {
 
     /// Reads an object; `None` if there is none of that name, [`StorageError::Corrupt`] if it is not what was put.
     pub async fn get(&self, name: &str) -> Result<Option<Bytes>> {
-        self.check("read", name)?;
+        self.check("read", name).await?;
         let bytes = match &*self.place {
             Place::Local(folder) => {
                 let path = folder.join(name);
@@ -200,7 +204,7 @@ impl ObjectStorage {
 
     /// The objects whose name starts with the folder `prefix` (without a slash at the end), in order of names.
     pub async fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>> {
-        self.check("list", prefix)?;
+        self.check("list", prefix).await?;
         let mut objects = match &*self.place {
             Place::Local(folder) => {
                 let (folder, prefix) = (folder.clone(), prefix.to_owned());
@@ -223,7 +227,7 @@ impl ObjectStorage {
 
     /// Removes an object, if it is there.
     pub async fn delete(&self, name: &str) -> Result<()> {
-        self.check("delete", name)?;
+        self.check("delete", name).await?;
         match &*self.place {
             Place::Local(folder) => {
                 let path = folder.join(name);
@@ -244,8 +248,26 @@ impl ObjectStorage {
         }
     }
 
-    fn check(&self, action: &'static str, name: &str) -> Result<()> {
-        self.faults.as_ref().map_or(Ok(()), |faults| faults(action, name))
+    /// A step between operations of whoever works with the objects: a place where tests make a checkpoint, a restore or a rescaling fail, or
+    /// the process end. Each storage has its own faults, so tests beside each other do not meet.
+    ///
+    /// # Errors
+    /// What a test has put there.
+    pub fn reach(&self, step: &'static str) -> Result<()> {
+        fail::fail_point!(step, |message| Err(StorageError::Internal(format!("fail point {step}: {}", message.unwrap_or_default()))));
+        self.faults.as_ref().map_or(Ok(()), |faults| faults(STEP, step))
+    }
+
+    /// What a test has put before an operation. In a folder it may take its time, as the operation may.
+    async fn check(&self, action: &'static str, name: &str) -> Result<()> {
+        let Some(faults) = self.faults.clone() else { return Ok(()) };
+        match &*self.place {
+            Place::Local(_) => {
+                let name = name.to_owned();
+                blocking(move || faults(action, &name)).await
+            }
+            Place::Remote { .. } => faults(action, name),
+        }
     }
 }
 

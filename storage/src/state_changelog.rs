@@ -12,7 +12,6 @@
 //! a table reads only its own on restart. Later changes of a key win. Finished parts beyond a bound wait for their upload in a scratch file.
 
 use std::fs::File;
-use std::io::Write;
 use std::ops::{Range, RangeInclusive};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -59,6 +58,19 @@ impl SegmentPart {
             PartSource::Memory(bytes) => Ok(bytes.clone()),
             PartSource::File(path) => std::fs::read(path).map(Bytes::from).map_err(io_error("read", path)),
         }
+    }
+
+    pub(crate) fn is_in_memory(&self) -> bool {
+        matches!(self.source, PartSource::Memory(_))
+    }
+
+    /// Moves it out of memory, to `path`.
+    pub(crate) fn spill(&mut self, path: &Path) -> Result<()> {
+        if let PartSource::Memory(bytes) = &self.source {
+            std::fs::write(path, bytes).map_err(io_error("write", path))?;
+            self.source = PartSource::File(path.to_owned());
+        }
+        Ok(())
     }
 
     /// Removes the scratch file.
@@ -183,11 +195,9 @@ impl ChangelogWriter {
     /// Moves finished parts out of memory. Called by tables after they may have appended much.
     pub(crate) fn spill(&mut self) -> Result<()> {
         for part in &mut self.finished {
-            if let PartSource::Memory(bytes) = &part.source {
-                let path = self.directory.join(format!("{}-{}", self.name, self.files));
+            if part.is_in_memory() {
+                part.spill(&self.directory.join(format!("{}-{}", self.name, self.files)))?;
                 self.files += 1;
-                File::create(&path).and_then(|mut file| file.write_all(bytes)).map_err(io_error("write", &path))?;
-                part.source = PartSource::File(path);
             }
         }
         Ok(())

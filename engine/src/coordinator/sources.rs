@@ -144,7 +144,12 @@ impl SourceHandle {
 
     /// Whether all rows exist now: bounded splits, none to come, and no pacing.
     pub fn exists_in_full(&self) -> bool {
-        self.complete.load(Ordering::Acquire) && !self.source.paced() && self.splits.read().iter().all(|split| split.bounded)
+        self.is_complete() && !self.source.paced() && self.splits.read().iter().all(|split| split.bounded)
+    }
+
+    /// Whether no further splits will come: those that are known are all that was promised.
+    pub fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Acquire)
     }
 
     /// Registers the gate of a reader; it is forgotten when the reader drops it.
@@ -258,6 +263,11 @@ impl SourceHandle {
     pub fn bound_at(&self, at: Epoch) -> BTreeMap<String, BoundSplit> {
         let history = self.history.read();
         history.splits.iter().filter_map(|(split, entries)| latest(entries, at).map(|bound| (split.clone(), bound))).collect()
+    }
+
+    /// The newest end that was bound of a split.
+    pub fn bound_end(&self, split: &str) -> Option<Offset> {
+        self.history.read().newest(split).map(|bound| bound.end)
     }
 
     /// The source's watermark at epoch `at`.

@@ -1,8 +1,11 @@
 //! What the parts of the engine ask of each other: relations, jobs, and how far back everything is needed.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use arrow::datatypes::SchemaRef;
@@ -13,6 +16,7 @@ use millpond_storage::{
     state_store::StateBackend,
     state_table::{JobStore, JobStoreSpec},
 };
+use tokio::task::JoinHandle;
 
 use super::{Relation, Shared};
 use crate::{
@@ -29,6 +33,13 @@ use crate::{
 
 /// Folder of the data directory with files of materializations, by job.
 const LOCAL_COPIES: &str = "materializations";
+
+/// Folder of the data directory with a file for each dropped job whose checkpoints are still to be deleted.
+const DROPPED: &str = "dropped_checkpoints";
+/// Pause before the deletion of checkpoints is tried again; doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Shared {
     /// A relation's collection.
@@ -51,6 +62,11 @@ impl Shared {
         self.relations.read().values().map(|relation| relation.readable.collection.clone()).collect()
     }
 
+    /// A step of a job: a place where tests make it fail, or the process end; see [`ObjectStorage::reach`](millpond_storage::object::ObjectStorage::reach).
+    pub(crate) fn reach(&self, step: &'static str) -> Result<()> {
+        Ok(self.config.objects.reach(step)?)
+    }
+
     /// Deletes a job's checkpoints.
     pub async fn forget_checkpoints(&self, job: u64) -> Result<()> {
         let objects = &self.config.objects;
@@ -60,7 +76,38 @@ impl Shared {
         self.forget_local_copies(job)
     }
 
-    fn forget_local_copies(&self, job: u64) -> Result<()> {
+    /// Begins to delete the checkpoints of a job that is no more, which goes on until it is done, however long the store is away, also after a
+    /// restart.
+    pub(super) fn drop_checkpoints(self: &Arc<Self>, job: u64) -> JoinHandle<()> {
+        let folder = self.config.data_dir.join(DROPPED);
+        let noted = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(folder.join(job.to_string()), ""));
+        if let Err(error) = noted {
+            tracing::warn!(id = job, %error, "should the server end soon, checkpoints of a dropped object stay in the object store");
+        }
+        self.runtime.spawn(self.clone().forget_dropped_checkpoints(job))
+    }
+
+    /// Goes on with deletions that the process before has not come to the end of.
+    pub(super) fn go_on_dropping(self: &Arc<Self>) {
+        let Ok(entries) = std::fs::read_dir(self.config.data_dir.join(DROPPED)) else { return };
+        for id in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+            self.runtime.spawn(self.clone().forget_dropped_checkpoints(id));
+        }
+    }
+
+    async fn forget_dropped_checkpoints(self: Arc<Self>, job: u64) {
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = self.forget_checkpoints(job).await {
+            tracing::warn!(id = job, %error, ?pause, "checkpoints of a dropped object could not be deleted; trying again");
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        if let Err(error) = std::fs::remove_file(self.config.data_dir.join(DROPPED).join(job.to_string())) {
+            tracing::debug!(id = job, %error, "a note of a dropped object was not removed");
+        }
+    }
+
+    pub(super) fn forget_local_copies(&self, job: u64) -> Result<()> {
         Ok(remove_local_copies(&self.local_copies(job))?)
     }
 

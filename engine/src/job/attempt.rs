@@ -6,8 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millpond_storage::{checkpoint::Checkpointer, epoch::Epoch, state_table::JobStore};
-use tokio::task::JoinSet;
+use millpond_storage::{
+    checkpoint::{Checkpointer, Settling},
+    epoch::Epoch,
+    state_table::JobStore,
+};
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::{
     checkpoint::CompleteCheckpoint,
@@ -42,7 +46,9 @@ pub(super) struct Attempt {
     pub(super) checkpoint_wanted: bool,
     /// A barrier has been injected since the one of the newest checkpoint.
     pub(super) is_changed: bool,
-    pub(super) checkpoint_running: Option<tokio::task::JoinHandle<Result<CompleteCheckpoint>>>,
+    pub(super) checkpoint_running: Option<RunningCheckpoint>,
+    /// Checkpoints that have failed since one was complete.
+    pub(super) checkpoint_failures: u32,
     pub(super) last_checkpoint: Instant,
     pub(super) no_checkpoint_before: Instant,
     pub(super) final_injected: bool,
@@ -80,10 +86,54 @@ pub(super) struct Part {
     pub(super) delay: Duration,
 }
 
+/// A checkpoint that is being completed; given up when dropped.
+pub(super) struct RunningCheckpoint {
+    /// Its epoch.
+    pub(super) epoch: Epoch,
+    /// When its barrier was injected.
+    pub(super) injected_at: Instant,
+    pub(super) task: JoinHandle<Result<CompleteCheckpoint>>,
+}
+
+/// How a checkpoint ended.
+pub(super) struct CheckpointEnd {
+    /// Its epoch.
+    pub(super) epoch: Epoch,
+    /// From the injection of its barrier.
+    pub(super) duration: Duration,
+    pub(super) result: Result<CompleteCheckpoint>,
+}
+
+impl RunningCheckpoint {
+    /// Waits for its end.
+    pub(super) async fn end(&mut self) -> CheckpointEnd {
+        let joined = (&mut self.task).await;
+        let result = joined.unwrap_or_else(|error| Err(EngineError::Internal(format!("checkpoint task: {error}"))));
+        CheckpointEnd { epoch: self.epoch, duration: self.injected_at.elapsed(), result }
+    }
+}
+
+impl Drop for RunningCheckpoint {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 /// Barriers that may be in flight beyond the usual number when each asks for a checkpoint.
 const CHECKPOINTS_IN_FLIGHT: usize = 60;
 
 impl Attempt {
+    /// Gives up a checkpoint that is being completed: it would delete, as garbage, what the next attempt uploads. Answers what that attempt has to
+    /// wait for.
+    pub(super) async fn give_up_checkpoint(&mut self) -> Settling {
+        if let Some(mut running) = self.checkpoint_running.take() {
+            running.task.abort();
+            // How it ends does not matter.
+            let _ = running.end().await;
+        }
+        self.checkpointer.settling()
+    }
+
     pub(super) fn backfilling(&self) -> bool {
         self.inputs.scans.iter().any(|(node, collection)| {
             collection.is_some() && self.positions.collections.get(node).is_none_or(|position| position.backfill_after.is_some())
@@ -211,11 +261,9 @@ pub(super) async fn wait_switch(next: Option<(Instant, Epoch)>) -> Epoch {
     }
 }
 
-pub(super) async fn wait_checkpoint(
-    running: &mut Option<tokio::task::JoinHandle<Result<CompleteCheckpoint>>>,
-) -> Result<CompleteCheckpoint> {
+pub(super) async fn wait_checkpoint(running: &mut Option<RunningCheckpoint>) -> CheckpointEnd {
     match running {
-        Some(task) => task.await.map_err(|error| EngineError::Internal(format!("checkpoint task: {error}")))?,
+        Some(running) => running.end().await,
         None => std::future::pending().await,
     }
 }

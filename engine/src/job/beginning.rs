@@ -10,14 +10,16 @@ use millpond_storage::{
     epoch::Epoch,
     state_table::{JobStore, StateOrigin},
 };
+use tokio::sync::mpsc;
 
 use super::{
-    attempt::InFlight,
+    attempt::{Attempt, InFlight},
     checkpoint::{CUT_NOTE, FINISHED_NOTE, POSITIONS_NOTE, SKIPPED_NOTE, WATERMARKS_NOTE},
     driver::{Driver, Ended},
     life::Next,
     renewal::Succession,
     running::{JobInputs, ScanPositions},
+    status::JobCommand,
 };
 use crate::{
     error::{EngineError, Result},
@@ -39,15 +41,60 @@ pub(super) struct Beginning {
     pub(super) restart: Restart,
 }
 
+/// What came of an attempt's start.
+pub(super) enum Started {
+    /// It runs.
+    Running(Box<Attempt>),
+    /// There is nothing to run.
+    Ended(Ended),
+}
+
 impl Driver {
+    /// Starts an attempt, and goes on listening meanwhile: what is read of an object store that is away takes its time, and who drops the job does not
+    /// wait for it.
+    pub(super) async fn start_unless_stopped(&mut self) -> Result<Started> {
+        let (_sender, nobody) = mpsc::unbounded_channel();
+        let mut commands = std::mem::replace(&mut self.commands, nobody);
+        let mut others = Vec::new();
+        let started = {
+            let mut start = Box::pin(self.start());
+            loop {
+                tokio::select! {
+                    started = &mut start => break Some(started),
+                    command = commands.recv() => match command {
+                        Some(JobCommand::Stop) | None => break None,
+                        Some(other) => others.push(other),
+                    },
+                }
+            }
+        };
+        self.commands = commands;
+        let started = match started {
+            None => Ok(Started::Ended(Ended::Stopped)),
+            Some(Ok(None)) => Ok(Started::Ended(Ended::Finished)),
+            Some(Ok(Some(attempt))) => Ok(Started::Running(Box::new(attempt))),
+            Some(Err(error)) => Err(error),
+        };
+        for other in others {
+            if matches!(started, Ok(Started::Running(_))) {
+                self.put_off.push_back(other);
+            } else {
+                self.between_attempts(Some(other));
+            }
+        }
+        started
+    }
+
     /// Finds where to start: at what the attempt before has left, at the newest checkpoint, or anew. `None` if the checkpoint says that the
     /// job had finished.
     pub(super) async fn begin(&mut self, inputs: &JobInputs) -> Result<Option<Beginning>> {
         let fragments = self.spec.graph.fragments.len();
         if let Some(Succession { epoch, positions, applied, store, checkpointer }) = self.succession.take() {
+            self.shared.reach("rescale::begin")?;
             let restart = Restart::aligned(fragments, epoch).with_applied(applied);
             return Ok(Some(Beginning { checkpointer, store, origin: StateOrigin::Store, positions, injected: Some(epoch), restart }));
         }
+        self.settling.settled().await;
         let checkpointer = self.shared.checkpointer(self.spec.id, self.fingerprint, self.replay.clone());
         let restored = self.restore(&checkpointer).await?;
         let open_store = |driver: &Self| driver.shared.open_job_store(driver.spec.id, driver.options.state_backend);
@@ -69,6 +116,7 @@ impl Driver {
             self.orders.faults.restore(skipped)?;
         }
         let (restart, consumed) = self.restart_from(&checkpointer, &restored).await?;
+        self.shared.reach("restore::in_flight")?;
         if let Some(collection) = &self.collection {
             // What was in flight when it was taken has not been sealed.
             collection.must_reach(restart.root_closed())?;
@@ -82,6 +130,7 @@ impl Driver {
         self.hold_from(inputs, consumed)?;
         let store = open_store(self)?;
         let origin = StateOrigin::Checkpoint(checkpointer.load_into(&restored, &store).await?);
+        self.shared.reach("job::restored")?;
         Ok(Some(Beginning { checkpointer, store, origin, positions, injected: Some(restored.epoch()), restart }))
     }
 

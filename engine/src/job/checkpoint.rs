@@ -7,7 +7,7 @@ use std::{
 };
 
 use millpond_storage::{
-    checkpoint::{CheckpointReport, ManifestInput},
+    checkpoint::{CheckpointReport, Checkpointer, ManifestInput},
     collection::Collection,
     epoch::Epoch,
     error::StorageError,
@@ -15,10 +15,11 @@ use millpond_storage::{
 };
 
 use super::{
-    attempt::{Attempt, Part},
+    attempt::{Attempt, CheckpointEnd, Part, RunningCheckpoint},
     driver::Driver,
+    failure::may_pass,
     renewal::{Renewal, Swept},
-    status::{CheckpointStatus, JobState, SubtaskCheckpoint},
+    status::{CheckpointStatus, JobHandle, JobState, SubtaskCheckpoint},
 };
 use crate::{
     error::{EngineError, Result},
@@ -36,8 +37,10 @@ pub(super) const WATERMARKS_NOTE: &str = "applied_watermarks";
 pub(super) const FINISHED_NOTE: &str = "finished";
 /// Name of the manifest note that lists the rows that are left out, if there are any.
 pub(super) const SKIPPED_NOTE: &str = "skipped_rows";
-/// Pause after a checkpoint that the store refused.
-const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
+/// Pause after a checkpoint that the store refused; doubled for each further one.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// Longest pause before another checkpoint is tried: so long a store that is back may be unnoticed.
+const LONGEST_RETRY: Duration = Duration::from_secs(16);
 
 /// A checkpoint whose manifest is written.
 pub(super) struct CompleteCheckpoint {
@@ -91,30 +94,43 @@ impl Driver {
         attempt.renewal.on_begun_checkpoint(attempt.ready, &attempt.store);
         let previous = attempt.checkpoint_running.take();
         let began = Instant::now();
-        attempt.checkpoint_running = Some(self.shared.runtime.spawn(async move {
-            if let Some(previous) = previous {
-                previous.await.map_err(|e| EngineError::Internal(e.to_string()))??;
+        // A job that nobody can read yet fails soon instead, and so does its definition.
+        let is_last = self.established && (barrier.kind == BarrierKind::Final || attempt.renewal == Renewal::Begun(barrier.epoch));
+        let (shared, handle) = (self.shared.clone(), self.handle.clone());
+        let task = self.shared.runtime.spawn(async move {
+            if let Some(mut previous) = previous
+                && let Err(error) = previous.end().await.result
+                && !(is_last && may_pass(&error))
+            {
+                return Err(error);
             }
+            shared.reach("job::flush")?;
             // What the checkpoint is taken to contain must be durable before it says so: upstream changes, and this job's own.
             for collection in upstream.iter().chain(&own) {
                 let collection = collection.clone();
                 tokio::task::spawn_blocking(move || collection.flush()).await.map_err(|e| EngineError::Internal(e.to_string()))??;
             }
+            shared.reach("job::complete")?;
             let is_unaligned = manifest.in_flight.is_some();
-            let report = checkpointer.complete(manifest).await?;
+            let report = match is_last {
+                true => complete_last(&checkpointer, manifest, &handle, injected_at).await?,
+                false => checkpointer.complete(manifest).await?,
+            };
             let swept = report.swept;
             let durations = (injected_at.elapsed(), began.elapsed());
             Ok(CompleteCheckpoint { status: status(job, report, is_unaligned, durations, subtasks), consumed, swept })
-        }));
+        });
+        attempt.checkpoint_running = Some(RunningCheckpoint { epoch: barrier.epoch, injected_at, task });
         Ok(())
     }
 
     /// Answers whether the job has finished.
-    pub(super) fn on_checkpoint(&mut self, attempt: &mut Attempt, done: Result<CompleteCheckpoint>) -> Result<bool> {
-        let CompleteCheckpoint { status, consumed, swept } = match done {
+    pub(super) fn on_checkpoint(&mut self, attempt: &mut Attempt, end: CheckpointEnd) -> Result<bool> {
+        let CompleteCheckpoint { status, consumed, swept } = match end.result {
             Ok(complete) => complete,
-            Err(error) => return self.on_failed_checkpoint(attempt, error).map(|()| false),
+            Err(error) => return self.on_failed_checkpoint(attempt, end.epoch, end.duration, error).map(|()| false),
         };
+        attempt.checkpoint_failures = 0;
         let (epoch, is_unaligned, logged) = (status.epoch, status.in_flight_bytes.is_some(), status.log_bytes);
         attempt.running.complete(epoch);
         if !is_unaligned {
@@ -141,32 +157,22 @@ impl Driver {
             }
         }
         self.handle.checkpointed.send_replace(epoch);
+        if matches!(attempt.renewal, Renewal::Due { .. }) {
+            self.shared.reach("rescale::due")?;
+        }
         Ok(ends)
     }
 
     /// The parts of a checkpoint that the store refused go into the next one; the job goes on.
-    fn on_failed_checkpoint(&self, attempt: &mut Attempt, error: EngineError) -> Result<()> {
-        self.handle.remember_checkpoint(CheckpointStatus {
-            job: self.spec.id,
-            epoch: attempt.injected,
-            duration_us: 0,
-            log_bytes: 0,
-            materialized_bytes: 0,
-            in_flight_bytes: None,
-            stored_bytes: 0,
-            replay_bytes: 0,
-            replay_us: 0,
-            async_us: 0,
-            subtasks: Vec::new(),
-            error: Some(error.to_string()),
-        });
+    fn on_failed_checkpoint(&self, attempt: &mut Attempt, epoch: Epoch, duration: Duration, error: EngineError) -> Result<()> {
+        self.handle.remember_checkpoint(failed(self.spec.id, epoch, duration, &error));
         // After the last checkpoint of an attempt its subtasks have ended.
         let goes_on = !attempt.final_injected && !matches!(attempt.renewal, Renewal::Begun(_));
         match error {
             EngineError::Storage(StorageError::Io { .. } | StorageError::ObjectStore { .. }) if goes_on => {
-                tracing::warn!(job = %self.spec.name, %error, "checkpoint failed");
+                attempt.checkpoint_failures += 1;
                 attempt.checkpoint_wanted = true;
-                attempt.no_checkpoint_before = Instant::now() + CHECKPOINT_RETRY;
+                attempt.no_checkpoint_before = Instant::now() + pause_after(attempt.checkpoint_failures, &self.spec.name, epoch, &error);
                 Ok(())
             }
             EngineError::Storage(StorageError::GivenUp { .. }) if goes_on => {
@@ -175,6 +181,57 @@ impl Driver {
             }
             other => Err(other),
         }
+    }
+}
+
+/// Completes the last checkpoint of an attempt, behind which no other comes that could take over its parts: it is tried until the store takes it.
+/// The subtasks have ended, and their job has all that it would have to restore from that store.
+async fn complete_last(
+    checkpointer: &Checkpointer,
+    mut manifest: ManifestInput,
+    handle: &JobHandle,
+    injected_at: Instant,
+) -> Result<CheckpointReport> {
+    let mut failures = 0;
+    loop {
+        let ManifestInput { epoch, in_flight, upstream, notes, .. } = &manifest;
+        let (epoch, in_flight, upstream, notes) = (*epoch, in_flight.clone(), upstream.clone(), notes.clone());
+        let error = match checkpointer.complete(manifest).await {
+            Ok(report) => return Ok(report),
+            Err(error) => EngineError::from(error),
+        };
+        if !may_pass(&error) {
+            return Err(error);
+        }
+        handle.remember_checkpoint(failed(handle.id, epoch, injected_at.elapsed(), &error));
+        failures += 1;
+        tokio::time::sleep(pause_after(failures, &handle.name, epoch, &error)).await;
+        // The parts have been taken over.
+        manifest = ManifestInput { epoch, parts: Vec::new(), in_flight, upstream, notes };
+    }
+}
+
+/// Tells of a checkpoint that is tried again, after so many failures. Answers after how long.
+fn pause_after(failures: u32, job: &str, epoch: Epoch, error: &EngineError) -> Duration {
+    let pause = FIRST_RETRY.saturating_mul(1 << (failures - 1).min(8)).min(LONGEST_RETRY);
+    tracing::warn!(job, %epoch, %error, failures, ?pause, "checkpoint failed; it is tried again");
+    pause
+}
+
+fn failed(job: u64, epoch: Epoch, duration: Duration, error: &EngineError) -> CheckpointStatus {
+    CheckpointStatus {
+        job,
+        epoch,
+        duration_us: duration.as_micros() as u64,
+        log_bytes: 0,
+        materialized_bytes: 0,
+        in_flight_bytes: None,
+        stored_bytes: 0,
+        replay_bytes: 0,
+        replay_us: 0,
+        async_us: 0,
+        subtasks: Vec::new(),
+        error: Some(error.to_string()),
     }
 }
 

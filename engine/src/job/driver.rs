@@ -7,7 +7,7 @@ use std::{
 };
 
 use millpond_storage::{
-    checkpoint::ReplayBound,
+    checkpoint::{ReplayBound, Settling},
     collection::{Collection, Hold},
     epoch::Epoch,
     error::StorageError,
@@ -16,7 +16,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     attempt::{Attempt, InFlight, Part, on_task_end, phase, wait_checkpoint, wait_switch},
-    beginning::Beginning,
+    beginning::{Beginning, Started},
     inputs::next_epoch,
     recovery::{RecoveryCause, RecoveryStep},
     renewal::{Renewal, Succession},
@@ -70,6 +70,8 @@ pub struct Driver {
     pub orders: Arc<Orders>,
     /// What the attempt before has left, if it ended in order.
     pub(super) succession: Option<Succession>,
+    /// What of the attempt before may still be under way in the object store.
+    pub(super) settling: Settling,
     /// How long a restart may replay, and how fast it does.
     pub(super) replay: Arc<ReplayBound>,
     /// Where the job failed when it was parked.
@@ -131,6 +133,7 @@ impl Driver {
             options,
             orders,
             succession: None,
+            settling: Settling::default(),
             replay,
             parked_at: None,
             tried: (Epoch(0), BTreeSet::new()),
@@ -144,19 +147,26 @@ impl Driver {
         if let Some(ended) = self.wait_for_inputs().await? {
             return Ok(ended);
         }
-        let Some(mut attempt) = self.start().await? else { return Ok(Ended::Finished) };
+        let mut attempt = match self.start_unless_stopped().await? {
+            Started::Running(attempt) => *attempt,
+            Started::Ended(ended) => return Ok(ended),
+        };
         let ended = self.drive(&mut attempt).await;
         if let Err(error) = &ended {
             self.begin_recovery(RecoveryCause::Failure, Some(error.to_string()));
             self.handle.say_why_whole(self.refusal.take());
         }
+        self.settling = attempt.give_up_checkpoint().await;
         // Nothing of this attempt is to run beside the next one. A callback that does not end in time is cut off from everything by then.
         if tokio::time::timeout(CANCEL_PATIENCE, attempt.running.tasks.shutdown()).await.is_err() {
             tracing::warn!(job = %self.spec.name, "a subtask does not end");
         }
         self.handle.reach(RecoveryStep::Cancelled);
-        if matches!(ended, Ok(Ended::Renewed)) {
-            self.succeed(&attempt).await;
+        match &ended {
+            Ok(Ended::Renewed) => self.succeed(&attempt).await?,
+            // What DROP deletes next had better not come again.
+            Ok(Ended::Stopped) => drop(tokio::time::timeout(CANCEL_PATIENCE, self.settling.settled()).await),
+            Ok(Ended::Finished) | Err(_) => {}
         }
         ended
     }
@@ -173,7 +183,8 @@ impl Driver {
             let next_switch = attempt.next_switch();
             tokio::select! {
                 command = self.next_command() => match command {
-                    Some(JobCommand::Checkpoint) => attempt.checkpoint_wanted = true,
+                    // Who asks for one does not mean after the pause for the last that failed.
+                    Some(JobCommand::Checkpoint) => (attempt.checkpoint_wanted, attempt.no_checkpoint_before) = (true, Instant::now()),
                     Some(JobCommand::Reconfigure(options)) => self.reconfigure(attempt, options),
                     Some(JobCommand::Fail(id)) => attempt.running.controls.get(&id).into_iter().for_each(Control::fail),
                     Some(JobCommand::LetGo | JobCommand::Resume { .. }) => {}
@@ -206,7 +217,7 @@ impl Driver {
     }
 
     /// Restores and spawns. `None` if the checkpoint says that the job had finished.
-    async fn start(&mut self) -> Result<Option<Attempt>> {
+    pub(super) async fn start(&mut self) -> Result<Option<Attempt>> {
         let inputs = JobInputs::resolve(&self.spec, &self.shared.coordinator, &|id| self.shared.collection(id))?;
         self.orders.hand_over_at(Epoch(0));
         let Some(Beginning { checkpointer, store, origin, positions, injected, restart }) = self.begin(&inputs).await? else {
@@ -233,6 +244,7 @@ impl Driver {
             runtime: &self.shared.runtime,
         };
         let origin = spawn.origin.clone();
+        self.shared.reach("job::spawn")?;
         let running = Running::spawn(spawn, &self.handle)?;
         self.note_restored(&origin);
         let width = |fragment| fragment_parallelism(fragment, self.options.parallelism);
@@ -261,6 +273,7 @@ impl Driver {
             checkpoint_wanted: false,
             is_changed: false,
             checkpoint_running: None,
+            checkpoint_failures: 0,
             last_checkpoint: self.first_checkpoint_since(),
             no_checkpoint_before: Instant::now(),
             final_injected: false,
@@ -295,10 +308,14 @@ impl Driver {
     /// Injects the next barrier, if there is an epoch to close and room in flight.
     fn inject(&self, attempt: &mut Attempt) -> Result<()> {
         let full = attempt.is_full(self.options.checkpoint_interval);
+        let closed = self.shared.coordinator.closed();
+        if attempt.final_injected && attempt.ready && attempt.in_flight.is_empty() && self.handle.sealed() < closed.epoch {
+            // What it has is that of every later epoch, however long the store is away that its last checkpoint needs.
+            self.advance_collection(closed);
+        }
         if attempt.final_injected || full || attempt.renewal.holds_back() {
             return Ok(());
         }
-        let closed = self.shared.coordinator.closed();
         let reachable = attempt.inputs.collections.values().map(|c| c.upper()).chain([closed.epoch]).min().unwrap_or(closed.epoch);
         let backfilling = attempt.backfilling();
         let stops = self.shared.stops.after(attempt.injected).into_iter().chain([attempt.upper_at_start]);

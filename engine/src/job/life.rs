@@ -133,6 +133,10 @@ impl Driver {
                 return Next::Resume;
             }
             Some(JobCommand::Reconfigure(options)) => self.set_options(options),
+            // Whoever waits for it has it from the next attempt.
+            Some(JobCommand::Checkpoint) if !self.put_off.iter().any(|order| matches!(order, JobCommand::Checkpoint)) => {
+                self.put_off.push_back(JobCommand::Checkpoint);
+            }
             Some(JobCommand::Checkpoint | JobCommand::Fail(_)) => {}
             Some(JobCommand::LetGo) if self.handle.state() == JobState::Failed => {
                 self.holds.clear();

@@ -20,6 +20,7 @@ use super::{
     running::ScanPositions,
     spec::{JobOptions, Recovery},
 };
+use crate::error::Result;
 
 /// How long the subtasks may go on bringing state into the store before the last checkpoint is taken all the same.
 const SWEEP_PATIENCE: Duration = Duration::from_secs(60);
@@ -166,7 +167,11 @@ impl Driver {
     }
 
     /// An attempt has ended because another one is due.
-    pub(super) async fn succeed(&mut self, attempt: &Attempt) {
+    ///
+    /// # Errors
+    /// None but what a test puts here.
+    pub(super) async fn succeed(&mut self, attempt: &Attempt) -> Result<()> {
+        self.shared.reach("rescale::succeed")?;
         if attempt.renewal == (Renewal::Due { handed_over: true }) {
             attempt.checkpointer.succeed_tasks().await;
             self.succession = Some(Succession {
@@ -177,6 +182,7 @@ impl Driver {
                 checkpointer: attempt.checkpointer.clone(),
             });
         }
+        Ok(())
     }
 }
 

@@ -20,6 +20,7 @@ const MANY_ROWS: usize = 50_000;
 impl Driver {
     /// Seals what an attempt's subtasks have emitted up to a barrier. Answers how the attempt has ended if it has.
     pub(super) async fn seal(&mut self, attempt: &mut Attempt, barrier: Barrier) -> Result<Option<Ended>> {
+        self.shared.reach("job::seal")?;
         if let Some(collection) = &self.collection {
             let batches = attempt.running.collector.take(barrier.epoch);
             let watermark = attempt.running.collector.watermark(barrier.epoch, attempt.running.roots);
@@ -36,6 +37,7 @@ impl Driver {
                 }
             }
         }
+        self.shared.reach("job::sealed")?;
         self.handle.sealed.store(barrier.epoch.0, Ordering::Release);
         self.handle.sealed_time_us.store(barrier.time_us as u64, Ordering::Relaxed);
         self.shared.coordinator.announce();

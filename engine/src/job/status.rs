@@ -362,12 +362,14 @@ impl JobHandle {
         *self.edges.lock() = (edges, orders);
     }
 
+    /// Remembers a checkpoint in the place of the oldest one. The newest that is complete stays, however many have failed since.
     pub(super) fn remember_checkpoint(&self, checkpoint: CheckpointStatus) {
         let mut checkpoints = self.checkpoints.lock();
-        if checkpoints.len() == CHECKPOINTS_KEPT {
-            checkpoints.pop_front();
-        }
         checkpoints.push_back(checkpoint);
+        if checkpoints.len() > CHECKPOINTS_KEPT {
+            let is_newest = checkpoints.iter().rposition(|checkpoint| checkpoint.error.is_none()) == Some(0);
+            checkpoints.remove(usize::from(is_newest));
+        }
     }
 
     /// How many subtasks each fragment has, while the job runs.
@@ -424,5 +426,36 @@ impl JobHandle {
             rate.rows = rows;
             rate.at = Instant::now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_complete_checkpoint_is_remembered_however_many_have_failed_since() {
+        let handle = JobHandle::new(1, "v".into(), JobKind::View, mpsc::unbounded_channel().0);
+        let checkpoint = |epoch: u64, error: Option<&str>| CheckpointStatus {
+            job: 1,
+            epoch: Epoch(epoch),
+            duration_us: 0,
+            log_bytes: 0,
+            materialized_bytes: 0,
+            in_flight_bytes: None,
+            stored_bytes: 0,
+            replay_bytes: 0,
+            replay_us: 0,
+            async_us: 0,
+            subtasks: Vec::new(),
+            error: error.map(str::to_owned),
+        };
+        (1..=10).for_each(|epoch| handle.remember_checkpoint(checkpoint(epoch, None)));
+        (11..=500).for_each(|epoch| handle.remember_checkpoint(checkpoint(epoch, Some("away"))));
+        let known = |handle: &JobHandle| handle.checkpoints().iter().map(|checkpoint| checkpoint.epoch.0).collect::<Vec<_>>();
+        let expected: Vec<u64> = [10].into_iter().chain(438..=500).collect();
+        assert_eq!((known(&handle), expected.len()), (expected.clone(), CHECKPOINTS_KEPT));
+        handle.remember_checkpoint(checkpoint(501, None));
+        assert_eq!(known(&handle), (438..=501).collect::<Vec<_>>());
     }
 }

@@ -1,7 +1,9 @@
 //! Jobs on hand-built graphs: tables in, a view out, through failures of the process.
 
 mod backfill;
+mod crashes;
 mod debloat;
+mod folder;
 mod sink;
 mod snapshots;
 mod splits;
@@ -113,9 +115,14 @@ async fn bare_engine(dir: &Path, log: LogOptions) -> Arc<Engine> {
 
 /// The same with a clock of the test's.
 async fn bare_engine_at(dir: &Path, log: LogOptions, clock: Clock) -> Arc<Engine> {
+    bare_engine_over(dir, log, clock, ObjectStorage::local(&dir.join("objects")).expect("a folder")).await
+}
+
+/// The same with its objects elsewhere, or with faults.
+async fn bare_engine_over(dir: &Path, log: LogOptions, clock: Clock, objects: ObjectStorage) -> Arc<Engine> {
     let config = EngineConfig {
         data_dir: dir.to_path_buf(),
-        objects: ObjectStorage::local(&dir.join("objects")).expect("a folder"),
+        objects,
         memory: MemoryBudget::new(64 << 20),
         parallelism: 2,
         tick: Duration::from_millis(20),

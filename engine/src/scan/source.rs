@@ -35,6 +35,9 @@ use crate::{
     task::orders::Orders,
 };
 
+/// SQLSTATE of a file that does not exist.
+const MISSING: &str = "58P01";
+
 /// Pause of a reader that meets a tick which is being decided.
 const TICK_PAUSE: Duration = Duration::from_micros(100);
 
@@ -107,7 +110,8 @@ pub struct SourceReader {
 struct OpenSplit {
     split: Split,
     name: Arc<str>,
-    reader: Box<dyn SplitReader>,
+    /// `None` when there is nothing to read it from, and the job goes on without it.
+    reader: Option<Box<dyn SplitReader>>,
     gate: Arc<SplitGate>,
     position: SplitPosition,
     held: Option<Held>,
@@ -116,6 +120,15 @@ struct OpenSplit {
 }
 
 impl OpenSplit {
+    /// From now on it is read by `reader`, or not any more.
+    fn read_from(&mut self, reader: Option<Box<dyn SplitReader>>) {
+        if reader.is_none() {
+            self.finished = true;
+            self.gate.set_waiting(true, true);
+        }
+        self.reader = reader;
+    }
+
     fn position(&self) -> Position {
         Position::Split(self.name.clone(), self.position)
     }
@@ -179,11 +192,14 @@ impl SourceReader {
             }
             let fresh = SplitPosition { offset: 0, watermark_us: i64::MIN, floor_us: i64::MIN, skip: 0 };
             let position = self.start.get(&split.id).copied().unwrap_or(fresh);
-            let reader = self.source.open_split(&split, position.offset, &self.read_columns()).await?;
+            let reader = self.open(&split, position.offset).await?;
             let gate = SplitGate::new(split.id.clone(), position.offset, position.watermark_us, self.passed);
             self.source.add_gate(&gate);
             let rest = Rest::new(Instant::now());
-            open.push(OpenSplit { name: split.id.as_str().into(), split, reader, gate, position, held: None, finished: false, rest });
+            let mut opened =
+                OpenSplit { name: split.id.as_str().into(), split, reader: None, gate, position, held: None, finished: false, rest };
+            opened.read_from(reader);
+            open.push(opened);
         }
         Ok(())
     }
@@ -212,7 +228,8 @@ impl SourceReader {
                     wait = wait.min(left);
                     continue;
                 }
-                match split.reader.read(CHUNK_ROWS, None).await? {
+                let Some(read) = self.read(split, None).await? else { continue };
+                match read {
                     ReadOutcome::Rows { batch, end, bad } => split.held = Some(Held { batch, end, bad }),
                     ReadOutcome::Pending { retry_after_us, idle } => {
                         split.gate.set_waiting(idle, false);
@@ -280,11 +297,15 @@ impl SourceReader {
             } else if split.position.offset < limit {
                 // What was decoded reaches beyond the binding: read the part up to it anew.
                 split.held = None;
-                split.reader = self.source.open_split(&split.split, split.position.offset, &self.read_columns()).await?;
+                split.read_from(self.open(&split.split, split.position.offset).await?);
             }
         }
         while split.position.offset < limit {
-            match split.reader.read(CHUNK_ROWS, Some(limit)).await? {
+            let Some(read) = self.read(split, Some(limit)).await? else {
+                split.position.offset = limit;
+                break;
+            };
+            match read {
                 ReadOutcome::Rows { batch, end, bad } => {
                     split.held = Some(Held { batch, end, bad });
                     self.emit_held(split).await?;
@@ -298,6 +319,48 @@ impl SourceReader {
             }
         }
         Ok(())
+    }
+
+    /// What the split gives next; `None` when it is gone and the job goes on without it.
+    async fn read(&self, split: &mut OpenSplit, limit: Option<Offset>) -> Result<Option<ReadOutcome>> {
+        let Some(reader) = &mut split.reader else { return Ok(None) };
+        let read = reader.read(CHUNK_ROWS, limit).await;
+        let read = self.unless_gone(&split.split, split.position.offset, read)?;
+        if read.is_none() {
+            split.read_from(None);
+        }
+        Ok(read)
+    }
+
+    /// A reader of a split; `None` when that is gone and the job goes on without it.
+    async fn open(&self, split: &Split, offset: Offset) -> Result<Option<Box<dyn SplitReader>>> {
+        let opened = self.source.open_split(split, offset, &self.read_columns()).await;
+        self.unless_gone(split, offset, opened)
+    }
+
+    /// What came of an operation on a split that is read up to `offset`; `None` if it is gone and the job goes on without it: since it owes the job
+    /// no rows, as a file that was removed before the job came, or since the job was told to.
+    fn unless_gone<T>(&self, split: &Split, offset: Offset, result: Result<T>) -> Result<Option<T>> {
+        let (message, hint) = match result {
+            Err(EngineError::User { sqlstate: MISSING, message, hint }) => (message, hint),
+            other => return other.map(Some),
+        };
+        let owes = self.owes(split, offset);
+        if owes && !self.orders.skip_bad_rows() {
+            let hint = hint.or_else(|| Some("ALTER .. RESUME SKIP goes on without what is missing.".into()));
+            return Err(EngineError::User { sqlstate: MISSING, message, hint });
+        }
+        tracing::warn!(source = %self.source.name, split = %split.id, owes, "a split is gone: a job goes on without it");
+        if owes {
+            self.side.bad_row(&format!("source {}", self.source.name), split.id.clone(), message);
+        }
+        Ok(None)
+    }
+
+    /// Whether a split has rows behind `offset` that the job must have. A job that has not begun must have those only that the source promised.
+    fn owes(&self, split: &Split, offset: Offset) -> bool {
+        let has_begun = self.passed > Epoch(0);
+        self.source.is_complete() || (has_begun && self.source.bound_end(&split.id).is_some_and(|end| end > offset))
     }
 
     async fn emit_held(&mut self, split: &mut OpenSplit) -> Result<()> {

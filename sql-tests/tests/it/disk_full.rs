@@ -18,12 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const DISK_FULL: &str = "53100";
 
 /// A file system in memory, gone when dropped.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     /// # Panics
     /// When the user may not mount, as root may.
-    fn mount(directory: &Path, mebibytes: u32) -> Self {
+    pub(crate) fn mount(directory: &Path, mebibytes: u32) -> Self {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "tmpfs"]).arg(directory).output();
         let mounted = mounted.expect("mount can be run");
         let why = String::from_utf8_lossy(&mounted.stderr);
@@ -36,13 +36,13 @@ impl SmallDisk {
     }
 
     /// Takes all space there is.
-    fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let mut filler = File::create(self.filler()).expect("a file");
         let zeros = vec![0; 64 << 10];
         while filler.write_all(&zeros).is_ok() {}
     }
 
-    fn free(&self) {
+    pub(crate) fn free(&self) {
         std::fs::remove_file(self.filler()).expect("it is there");
     }
 }

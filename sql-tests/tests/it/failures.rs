@@ -166,3 +166,40 @@ fn a_stuck_job_holds_up_neither_definitions_nor_reads_nor_cancels() {
     server.shutdown();
     assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
 }
+
+#[test]
+fn a_file_that_is_gone_fails_a_job_that_needs_it_and_no_other() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(directory.path().join(name));
+        std::io::Write::write_all(&mut file.expect("the file"), text.as_bytes()).expect("written");
+    };
+    write("a.csv", "1\n");
+    write("b.csv", "2\n");
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let with = format!("connector = 'file', path = '{}', format = 'csv', mode = 'watch'", directory.path().display());
+    run(&mut client, &format!("CREATE SOURCE s (n int) WITH ({with})"));
+    run(&mut client, "CREATE MATERIALIZED VIEW v WITH (checkpoint_interval = '50ms') AS SELECT n, count(*) AS c FROM s GROUP BY n");
+    client.await_rows(PATIENCE, "SELECT n FROM v ORDER BY n", &["1", "2"]);
+    let epoch = client.rows("SELECT epoch FROM millpond.jobs WHERE name = 'v'").expect("rows").remove(0);
+    client.await_rows(PATIENCE, &format!("SELECT count(*) > 0 FROM millpond.checkpoints WHERE job = 'v' AND epoch >= {epoch}"), &["t"]);
+    run(&mut client, "ALTER MATERIALIZED VIEW v SET (checkpoint_interval = '1h')");
+    write("b.csv", "3\n");
+    client.await_rows(PATIENCE, "SELECT n FROM v ORDER BY n", &["1", "2", "3"]);
+    std::fs::remove_file(directory.path().join("b.csv")).expect("removed");
+    // It has to read the last row again.
+    run(&mut client, "ALTER MATERIALIZED VIEW v FAIL SUBTASK 0 OF FRAGMENT 0");
+    client.await_rows(PATIENCE, STATE, &["failed"]);
+    let (_, notices) = told(&mut client, "SELECT n FROM v");
+    assert!(notices[0].contains("b.csv\": No such file or directory"), "{notices:?}");
+    // A view that comes now is of the files that are there.
+    run(&mut client, "CREATE MATERIALIZED VIEW w AS SELECT n FROM s");
+    client.await_rows(PATIENCE, "SELECT n FROM w", &["1"]);
+    run(&mut client, "ALTER MATERIALIZED VIEW v RESUME SKIP");
+    client.await_rows(PATIENCE, STATE, &["running"]);
+    assert_eq!(client.rows("SELECT row_text FROM millpond.bad_rows WHERE job = 'v'").expect("rows"), ["b.csv"]);
+    write("a.csv", "4\n");
+    client.await_rows(PATIENCE, "SELECT n FROM v WHERE n = 4", &["4"]);
+    client.await_rows(PATIENCE, "SELECT n FROM w ORDER BY n", &["1", "4"]);
+}

@@ -15,6 +15,7 @@ mod process;
 mod psql;
 mod readme;
 mod slt;
+mod store_trouble;
 mod streaming;
 mod task_local;
 mod tidy;

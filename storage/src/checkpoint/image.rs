@@ -11,7 +11,7 @@ use super::local::LocalCopies;
 use super::manifest::{Image, ImageObject, Manifest, NamedObject};
 use super::restore::RestoredState;
 use super::upload::Tasks;
-use super::{Checkpointer, Progress, fail_point};
+use super::{Checkpointer, Progress};
 use crate::durable_file::io_error;
 use crate::error::{Result, StorageError};
 use crate::object::{ObjectChecksum, ObjectStorage, blocking};
@@ -151,8 +151,9 @@ impl ImageMaker {
         files: Vec<ImageFile>,
         positions: BTreeMap<u32, u64>,
     ) -> Result<(PendingImage, u64)> {
-        fail_point("checkpoint::image")?;
+        self.objects.reach("checkpoint::image")?;
         let (files, bytes) = self.upload(files).await?;
+        self.objects.reach("checkpoint::image_uploaded")?;
         let image = Image { base: swept.base, backend: backend_name(store.backend()).to_owned(), files, positions: positions.clone() };
         Ok((PendingImage { image, positions }, bytes))
     }

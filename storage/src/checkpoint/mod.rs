@@ -23,6 +23,7 @@ mod prune;
 mod replay;
 mod restore;
 mod rewind;
+mod settling;
 mod upload;
 
 use std::collections::BTreeMap;
@@ -46,6 +47,7 @@ use manifest::{Manifest, ManifestName};
 pub use replay::ReplayBound;
 pub use restore::{Restored, RestoredState};
 pub use rewind::{LostTask, Rewound};
+pub use settling::Settling;
 use upload::Uploads;
 
 /// Log shorter than this is not worth a materialization.
@@ -71,6 +73,7 @@ pub struct Checkpointer {
     /// Where files of materializations are kept besides.
     local: Option<LocalCopies>,
     image_patience: Duration,
+    settling: Settling,
     progress: Mutex<Progress>,
 }
 
@@ -119,6 +122,8 @@ struct Progress {
     uploads: Uploads,
     /// The newest manifest, written or restored.
     newest: Option<Manifest>,
+    /// The highest number of a manifest that was to be written.
+    tried: u64,
     /// An image that is being taken and uploaded.
     imaging: Option<Imaging>,
     /// An uploaded image that no manifest could name yet.
@@ -141,6 +146,7 @@ impl Checkpointer {
             replay: Arc::new(ReplayBound::new(RECOVERY_TARGET)),
             local: None,
             image_patience: IMAGE_PATIENCE,
+            settling: Settling::default(),
             progress: Mutex::default(),
         }
     }
@@ -169,21 +175,22 @@ impl Checkpointer {
 
     /// Completes a checkpoint: uploads the parts, then writes the manifest, then deletes what is no longer needed.
     ///
-    /// After an I/O error nothing is lost: the parts are kept and go into the next checkpoint. [`StorageError::Internal`] means that a part is
-    /// missing and the job must restart from its last checkpoint; [`StorageError::Fenced`] that it must stop; [`StorageError::GivenUp`] that
-    /// one of the tasks has been replaced since it gave its part: the others' parts are kept, as after an I/O error.
+    /// After an I/O error nothing is lost: the parts are kept, those that are in the object store there, and go into the next checkpoint.
+    /// [`StorageError::Internal`] means that a part is missing and the job must restart from its last checkpoint; [`StorageError::Fenced`] that
+    /// it must stop; [`StorageError::GivenUp`] that one of the tasks has been replaced since it gave its part: the others' parts are kept, as
+    /// after an I/O error. It may be given up at any time by dropping it; see [`Self::settling`].
     pub async fn complete(&self, input: ManifestInput) -> Result<CheckpointReport> {
         let clock = Clock::system();
         let mut progress = self.progress.lock().await;
         let progress = &mut *progress;
         let tasks = progress.uploads.accept(input.parts)?;
-        let bytes_log = self.upload_logs(&mut progress.uploads).await?;
-        fail_point("checkpoint::logs")?;
+        let bytes_log = self.upload_logs(&mut progress.uploads, tasks.store.as_ref()).await?;
+        self.objects.reach("checkpoint::logs")?;
         let in_flight = match input.in_flight {
             Some(flights) => Some(self.upload_in_flight(input.epoch, flights).await?),
             None => None,
         };
-        fail_point("checkpoint::in_flight")?;
+        self.objects.reach("checkpoint::in_flight")?;
         self.begin_image(progress, &tasks);
         let bytes_materialized = self.collect_image(progress).await;
 
@@ -193,7 +200,8 @@ impl Checkpointer {
         manifest.upstream = input.upstream;
         manifest.notes = input.notes;
         manifest.in_flight = in_flight;
-        fail_point("checkpoint::manifest")?;
+        self.objects.reach("checkpoint::manifest")?;
+        progress.tried = manifest.name.number;
         self.write_manifest(&manifest).await?;
         progress.uploads.named();
         if let Some(store) = &tasks.store {
@@ -216,7 +224,7 @@ impl Checkpointer {
         };
         self.want_image(progress, &manifest, bytes_log, &tasks);
         let previous = progress.newest.replace(manifest);
-        fail_point("checkpoint::prune")?;
+        self.objects.reach("checkpoint::prune")?;
         self.prune(progress, previous).await;
         Ok(report)
     }
@@ -224,7 +232,8 @@ impl Checkpointer {
     /// The manifest that follows the newest one: its log and all uploads since, over its image or the `pending` one.
     fn next_manifest(&self, progress: &Progress, pending: Option<&PendingImage>, epoch: Epoch) -> Manifest {
         let newest = progress.newest.as_ref();
-        let number = newest.map_or(1, |newest| newest.name.number + 1);
+        // One that seemed to fail may be there, as when only the answer was lost.
+        let number = newest.map_or(0, |newest| newest.name.number).max(progress.tried) + 1;
         let mut manifest = Manifest::new(ManifestName { term: self.term, number }, self.job, self.fingerprint, epoch);
         let inherited = newest.and_then(|newest| newest.image.as_ref());
         manifest.image = pending.map(|pending| &pending.image).or(inherited).cloned();
@@ -232,6 +241,11 @@ impl Checkpointer {
         let named = newest.map_or(&[][..], |newest| newest.log.as_slice());
         manifest.log = named.iter().chain(progress.uploads.unnamed()).filter(|log| log.epoch > base).cloned().collect();
         manifest
+    }
+
+    /// What the job's next life has to wait for when a checkpoint was given up.
+    pub fn settling(&self) -> Settling {
+        self.settling.clone()
     }
 
     /// The tasks so far have ended: their last checkpoint is complete, and they have left what they had in the store. Others go on with it.
@@ -243,7 +257,8 @@ impl Checkpointer {
 
     async fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
         let name = self.object(&manifest.name.to_string());
-        match self.objects.put_create(&name, &manifest.encode(&self.attempt)).await? {
+        let (objects, bytes) = (self.objects.clone(), manifest.encode(&self.attempt));
+        match self.settling.to_its_end(async move { objects.put_create(&name, &bytes).await }).await? {
             Created::New | Created::Same => Ok(()),
             Created::Taken => Err(StorageError::Fenced { job: self.job, term: self.term }),
         }
@@ -266,13 +281,6 @@ impl Checkpointer {
             progress.requested = store.want_image();
         }
     }
-}
-
-/// A place where tests make a checkpoint end.
-fn fail_point(name: &'static str) -> Result<()> {
-    fail::fail_point!(name, |message| Err(StorageError::Internal(format!("fail point {name}: {}", message.unwrap_or_default()))));
-    let _ = name;
-    Ok(())
 }
 
 #[cfg(test)]

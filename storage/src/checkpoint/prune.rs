@@ -107,9 +107,12 @@ impl Checkpointer {
         names.retain(|name| !kept.contains(name) && !is_of_image(name) && term_of(name).is_some_and(|term| term <= self.term));
         // Manifests first: none may name what is no longer there.
         names.sort_by_key(|name| !name.starts_with("manifest-"));
+        self.objects.reach("prune::delete")?;
         for name in names {
-            self.objects.delete(&self.object(name)).await?;
+            let (objects, name) = (self.objects.clone(), self.object(name));
+            self.settling.to_its_end(async move { objects.delete(&name).await }).await?;
         }
+        self.objects.reach("prune::local")?;
         if let Some(local) = self.local.as_ref().filter(|_| !is_imaging) {
             local.retain(&kept);
         }

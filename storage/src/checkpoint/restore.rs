@@ -218,6 +218,7 @@ impl Checkpointer {
                 Some(manifest)
             }
         };
+        self.objects.reach("restore::manifest")?;
         self.start_term(found).await?;
         let mut progress = self.progress.lock().await;
         progress.newest = manifest.clone();
@@ -247,8 +248,10 @@ impl Checkpointer {
             Some(image) => self.load_image(image, store, &restored.object).await?,
             None => ImageSources::default(),
         };
+        self.objects.reach("restore::image")?;
         let clock = Clock::system();
         let parts = self.load_log(&manifest.log, &store.scratch("restored")?).await?;
+        self.objects.reach("restore::log")?;
         let state = RestoredState::new(manifest.epoch, parts, (manifest.log_bytes(), clock.monotonic()), sources);
         self.progress.lock().await.restored = Some(state.clone());
         Ok(state)

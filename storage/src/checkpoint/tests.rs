@@ -2,6 +2,7 @@
 
 mod bounds;
 mod crashes;
+mod trouble;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -1,17 +1,19 @@
 //! Changelog segments on their way into a checkpoint.
 //!
 //! The parts of a task's segment are the only place of its changes until a manifest names them. So they are kept here from the moment they
-//! arrive, through failed uploads and failed manifests, until one does.
+//! arrive, through failed uploads and failed manifests, until one does. What an upload has brought to the object store stays there if another
+//! one fails: a store that takes some of what it is given is through after a while. The rest waits on disk, however long the store is away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures::{FutureExt, StreamExt, TryStreamExt};
+use futures::{FutureExt, StreamExt};
 
 use super::Checkpointer;
 use super::manifest::{LogObject, NamedObject};
 use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
+use crate::object::blocking;
 use crate::state_changelog::SegmentPart;
 use crate::state_table::JobStore;
 use crate::state_table::{Sweep, TaskCheckpoint};
@@ -29,9 +31,34 @@ pub(super) struct Tasks {
 
 struct Waiting {
     name: String,
-    part: SegmentPart,
+    place: PartPlace,
     epoch: Epoch,
     writer: u32,
+}
+
+/// Where a part is.
+enum PartPlace {
+    /// Here, and to be uploaded.
+    Here(SegmentPart),
+    /// In the object store.
+    There(NamedObject),
+}
+
+impl Waiting {
+    /// The part, if it is here.
+    fn part(&self) -> Option<&SegmentPart> {
+        match &self.place {
+            PartPlace::Here(part) => Some(part),
+            PartPlace::There(_) => None,
+        }
+    }
+
+    /// The part is in the object store.
+    fn arrive(&mut self, object: NamedObject) {
+        if let PartPlace::Here(part) = std::mem::replace(&mut self.place, PartPlace::There(object)) {
+            part.discard();
+        }
+    }
 }
 
 /// Parts that no manifest names yet, and where each task's changelog stands.
@@ -77,7 +104,7 @@ impl Uploads {
             for part in task.parts {
                 self.names += 1;
                 let name = format!("{}-{}-{}", task.epoch, task.subtask, self.names);
-                self.waiting.push(Waiting { name, part, epoch: task.epoch, writer: task.writer });
+                self.waiting.push(Waiting { name, place: PartPlace::Here(part), epoch: task.epoch, writer: task.writer });
             }
             tasks.store = Some(task.store);
         }
@@ -101,7 +128,7 @@ impl Uploads {
         self.waiting.retain(|waiting| {
             let is_kept = waiting.writer != writer;
             if !is_kept {
-                waiting.part.discard();
+                waiting.part().into_iter().for_each(SegmentPart::discard);
             }
             is_kept
         });
@@ -132,28 +159,86 @@ impl Uploads {
 }
 
 impl Uploads {
+    /// Bytes of parts that wait for their upload, and how many of them are in memory.
+    #[cfg(test)]
+    pub(super) fn waiting_bytes(&self) -> (u64, u64) {
+        let parts = || self.waiting.iter().filter_map(Waiting::part);
+        let bytes = |part: &SegmentPart| part.bytes;
+        (parts().map(bytes).sum(), parts().filter(|part| part.is_in_memory()).map(bytes).sum())
+    }
+
     /// Where each task's changelog stood at the newest manifest.
     pub(super) fn named_positions(&self) -> &BTreeMap<u32, u64> {
         &self.named_positions
     }
+
+    /// Brings what waits in memory to the disk: it may have to wait long. What the disk does not take stays where it is.
+    async fn spill(&mut self, store: &JobStore) {
+        for waiting in &mut self.waiting {
+            let PartPlace::Here(part) = &mut waiting.place else { continue };
+            if !part.is_in_memory() {
+                continue;
+            }
+            let (mut spilled, name) = (part.clone(), waiting.name.clone());
+            let directory = store.scratch("waiting");
+            match blocking(move || spilled.spill(&directory?.join(name)).map(|()| spilled)).await {
+                Ok(spilled) => *part = spilled,
+                Err(error) => {
+                    tracing::warn!(%error, "what could not be uploaded waits in memory");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// All parts have arrived; answers how many bytes they have.
+    fn all_arrived(&mut self) -> u64 {
+        let before = self.uploaded.len();
+        for Waiting { place, epoch, writer, .. } in self.waiting.drain(..) {
+            if let PartPlace::There(object) = place {
+                self.uploaded.push((writer, LogObject { epoch, object }));
+            }
+        }
+        self.uploaded[before..].iter().map(|(_, log)| log.object.known.bytes).sum()
+    }
 }
 
 impl Checkpointer {
-    /// Uploads what waits. Returns how many bytes it was.
-    pub(super) async fn upload_logs(&self, uploads: &mut Uploads) -> Result<u64> {
-        let parts: Vec<_> = uploads.waiting.iter().map(|waiting| self.upload_part(waiting).boxed()).collect();
-        let objects: Vec<(u32, LogObject)> = futures::stream::iter(parts).buffered(PARALLEL_UPLOADS).try_collect().await?;
-        let bytes = objects.iter().map(|(_, log)| log.object.known.bytes).sum();
-        uploads.uploaded.extend(objects);
-        uploads.waiting.drain(..).for_each(|waiting| waiting.part.discard());
-        Ok(bytes)
+    /// Uploads what waits and is not there yet. Returns how many bytes have come there since this last succeeded. After an error the next call goes
+    /// on where this one has ended, and what is left waits in scratch files of `store`.
+    pub(super) async fn upload_logs(&self, uploads: &mut Uploads, store: Option<&Arc<JobStore>>) -> Result<u64> {
+        let missing = uploads.waiting.iter().enumerate().filter_map(|(index, waiting)| Some((index, waiting, waiting.part()?)));
+        let missing: Vec<_> =
+            missing.map(|(index, waiting, part)| self.upload_part(index, waiting.name.clone(), part.clone()).boxed()).collect();
+        let mut arriving = futures::stream::iter(missing).buffer_unordered(PARALLEL_UPLOADS);
+        // Others may come through where one has not; when most do not, the store is to be left in peace.
+        let (mut arrived, mut failed, mut error) = (0, 0, None);
+        while failed <= arrived
+            && let Some(upload) = arriving.next().await
+        {
+            match upload {
+                Ok((index, object)) => {
+                    uploads.waiting[index].arrive(object);
+                    arrived += 1;
+                }
+                Err(cause) => {
+                    error = Some(cause);
+                    failed += 1;
+                }
+            }
+        }
+        drop(arriving);
+        let Some(error) = error else { return Ok(uploads.all_arrived()) };
+        if let Some(store) = store {
+            uploads.spill(store).await;
+        }
+        Err(error)
     }
 
-    async fn upload_part(&self, waiting: &Waiting) -> Result<(u32, LogObject)> {
-        let part = waiting.part.clone();
-        let bytes = crate::object::blocking(move || part.read()).await?;
-        let name = format!("log/{}.{}", waiting.name, self.attempt);
+    async fn upload_part(&self, index: usize, name: String, part: SegmentPart) -> Result<(usize, NamedObject)> {
+        let bytes = blocking(move || part.read()).await?;
+        let name = format!("log/{name}.{}", self.attempt);
         let known = self.objects.put(&self.object(&name), &bytes).await?;
-        Ok((waiting.writer, LogObject { epoch: waiting.epoch, object: NamedObject { name, known } }))
+        Ok((index, NamedObject { name, known }))
     }
 }
