@@ -152,7 +152,7 @@ impl Driver {
                 self.replay.measured(bytes, time);
                 self.handle.restored_from(state.image_sources());
             }
-            StateOrigin::Empty | StateOrigin::Store => {}
+            StateOrigin::Empty | StateOrigin::Store | StateOrigin::Kept(_) => {}
         }
     }
 

@@ -154,6 +154,6 @@ impl Checkpointer {
         let bytes = crate::object::blocking(move || part.read()).await?;
         let name = format!("log/{}.{}", waiting.name, self.attempt);
         let known = self.objects.put(&self.object(&name), &bytes).await?;
-        Ok((waiting.writer, LogObject { epoch: waiting.epoch, object: NamedObject { name, known } }))
+        Ok((waiting.writer, LogObject { epoch: waiting.epoch, groups: Some(waiting.part.groups), object: NamedObject { name, known } }))
     }
 }

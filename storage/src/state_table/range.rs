@@ -9,12 +9,14 @@
 
 mod evict;
 mod load;
+mod notes;
 mod read;
 mod restore;
 
 use std::ops::Bound;
 
 use super::StateTable;
+use super::before_images::BeforeImages;
 use super::blocks::{Handle, Loc};
 use super::cold::ColdKeys;
 use super::context::TableContext;
@@ -87,6 +89,10 @@ pub struct RangeTable {
     /// While restoring: the group that did not fit whole, after which no other is taken.
     restore_refused: Option<Box<[u8]>>,
     scratch: Vec<u8>,
+    /// What there is to go back to, if the task may be put back.
+    images: Option<BeforeImages>,
+    /// A call is under way, or one has failed: what is in memory may be half changed.
+    in_call: bool,
 }
 
 /// A small group's list in its record, which moves when it outgrows it.
@@ -135,17 +141,25 @@ impl RangeTable {
             sweep_again_large: Vec::new(),
             restore_refused: None,
             scratch: Vec::new(),
+            images: None,
+            in_call: false,
         }
     }
 
     /// Sets the value at (`prefix`, `suffix`), whether or not there is one. Never reads the store.
     pub fn put(&mut self, prefix: &[u8], suffix: &[u8], value: &[u8]) {
+        self.in_call = true;
+        self.note(prefix, suffix);
         self.set(prefix, suffix, value, CHANGED);
+        self.in_call = false;
     }
 
     /// Removes the entry at (`prefix`, `suffix`), if there is one. Never reads the store.
     pub fn delete(&mut self, prefix: &[u8], suffix: &[u8]) {
+        self.in_call = true;
+        self.note(prefix, suffix);
         self.unset(prefix, suffix, true);
+        self.in_call = false;
     }
 
     /// Removes all entries under `prefix`. Reads the keys of those that are not in memory.
@@ -154,6 +168,8 @@ impl RangeTable {
         if self.groups.find(hash, prefix).is_none() && !self.cold.may_contain(hash) {
             return Ok(());
         }
+        self.in_call = true;
+        self.note_group(prefix);
         let stored = self.bury_stored(prefix)?;
         let loc = match self.groups.find(hash, prefix) {
             Some(loc) => {
@@ -169,12 +185,8 @@ impl RangeTable {
             }
         };
         self.note_empty(loc);
+        self.in_call = false;
         Ok(())
-    }
-
-    /// Writes and evicts what is beyond bounds; see [`StateTable::relieve`].
-    pub fn relieve(&mut self) -> Result<()> {
-        StateTable::relieve(self)
     }
 
     fn set(&mut self, prefix: &[u8], suffix: &[u8], value: &[u8], mark: Mark) {

@@ -204,6 +204,7 @@ async fn fails_everywhere(timeout: Duration) {
         let alone = recoveries.iter().filter(|recovery| recovery.subtask.is_some());
         assert_eq!(alone.clone().count(), failures, "{recoveries:?}");
         assert!(failures == 6 && alone.clone().all(|recovery| recovery.why_whole.is_none()), "{recoveries:?}");
+        assert!(alone.clone().all(|recovery| recovery.restored_from() == Some("memory")), "{recoveries:?}");
         let status = bench.job.status(bench.engine.coordinator().closed());
         assert_eq!((status.restarts, status.approximate_from), (0, None), "{recoveries:?}");
         bench.job.checkpoint().await.expect("a checkpoint");

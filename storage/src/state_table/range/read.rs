@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::state_store::EntryFn;
 
 /// What memory knows of a group.
-enum Group<'a> {
+pub(super) enum Group<'a> {
     /// It has no entries.
     Absent,
     /// Everything is in the list, or everything that changed if it is not complete.
@@ -204,7 +204,7 @@ impl RangeTable {
         }
     }
 
-    fn group(&self, prefix: &[u8]) -> Group<'_> {
+    pub(super) fn group(&self, prefix: &[u8]) -> Group<'_> {
         let hash = hash_key(prefix);
         match self.groups.find(hash, prefix) {
             Some(loc) => self.group_at(loc),
