@@ -77,6 +77,11 @@ impl Segments {
         self.segments.last().map_or(self.let_go, SegmentEntry::end)
     }
 
+    /// The ordinal of the first row that is kept.
+    pub(super) fn start(&self) -> u64 {
+        self.segments.first().map_or(self.let_go, |entry| entry.first_ordinal)
+    }
+
     fn bytes(&self) -> u64 {
         self.segments.iter().map(|entry| entry.bytes).sum()
     }
