@@ -74,7 +74,7 @@ impl Checkpointer {
         // An image with changes that no log will ever reach could never be named.
         progress.pending.take_if(|pending| pending.positions.get(&writer).is_some_and(|position| *position > named));
         let undoing = store.clone();
-        let (keys, kept) = blocking(move || go_back(&undoing, writer, named, tables)).await?;
+        let PutBackState { keys, kept } = blocking(move || go_back(&undoing, writer, named, tables)).await?;
         if let Some((tables, entries)) = kept {
             let origin = StateOrigin::Kept(tables);
             return Ok(Some(Rewound { checkpoint: manifest.epoch, origin, entries: Some(entries), keys, log_bytes: 0 }));
@@ -111,9 +111,16 @@ impl Checkpointer {
     }
 }
 
-/// Puts back what `writer` has in the store and in its tables behind `named`. Answers of how many keys of the store that was, `None` if they are not
-/// known, and the tables with the number of their entries, if they can be kept.
-fn go_back(store: &JobStore, writer: u32, named: u64, tables: Option<LeftTables>) -> Result<(Option<usize>, Option<(KeptTables, usize)>)> {
+/// What was put back.
+struct PutBackState {
+    /// Keys of the store; `None` if they are not known.
+    keys: Option<usize>,
+    /// The tables and how many of their entries, if they can be kept.
+    kept: Option<(KeptTables, usize)>,
+}
+
+/// Puts back what `writer` has in the store and in its tables behind `named`.
+fn go_back(store: &JobStore, writer: u32, named: u64, tables: Option<LeftTables>) -> Result<PutBackState> {
     let changed = match tables {
         Some(tables) => tables.behind(named)?,
         None => None,
@@ -125,10 +132,11 @@ fn go_back(store: &JobStore, writer: u32, named: u64, tables: Option<LeftTables>
         }
         _ => Some(0),
     };
-    match changed {
-        Some(changed) if keys.is_some() => Ok((keys, Some(changed.go_back(store)?))),
-        _ => Ok((keys, None)),
-    }
+    let kept = match changed {
+        Some(changed) if keys.is_some() => Some(changed.go_back(store)?),
+        _ => None,
+    };
+    Ok(PutBackState { keys, kept })
 }
 
 #[cfg(test)]

@@ -129,8 +129,8 @@ impl ChangedTables {
     /// Reads what was changed blindly.
     fn read_missing(&mut self, store: &JobStore) -> Result<()> {
         let tables = &mut self.tables;
-        let missing: Vec<(&Vec<u8>, &(usize, Vec<u8>))> =
-            self.keys.iter().filter(|(_, (table, key))| tables[*table].2.get(key) == Some(&Before::InStore)).collect();
+        let missing = self.keys.iter().filter(|(_, (table, key))| tables[*table].2.get(key) == Some(&Before::InStore));
+        let missing: Vec<_> = missing.collect();
         let mut found = BTreeMap::new();
         if let Some(store) = store.opened() {
             let sorted: Vec<&[u8]> = missing.iter().map(|(full_key, _)| full_key.as_slice()).collect();
