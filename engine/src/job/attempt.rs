@@ -6,7 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use millpond_storage::{checkpoint::Checkpointer, epoch::Epoch, state_table::JobStore};
+use millpond_storage::{
+    checkpoint::Checkpointer,
+    epoch::Epoch,
+    state_table::{HandedTask, JobStore},
+};
 use tokio::task::JoinSet;
 
 use super::{
@@ -47,6 +51,8 @@ pub(super) struct Attempt {
     pub(super) no_checkpoint_before: Instant,
     pub(super) final_injected: bool,
     pub(super) renewal: Renewal,
+    /// What subtasks have left behind their last checkpoint.
+    pub(super) handed: Vec<HandedTask>,
     pub(super) ready: bool,
     /// Some fragment's state can be taken where it stands.
     pub(super) can_overtake: bool,

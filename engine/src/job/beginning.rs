@@ -44,9 +44,16 @@ impl Driver {
     /// job had finished.
     pub(super) async fn begin(&mut self, inputs: &JobInputs) -> Result<Option<Beginning>> {
         let fragments = self.spec.graph.fragments.len();
-        if let Some(Succession { epoch, positions, applied, store, checkpointer }) = self.succession.take() {
+        if let Some(Succession { epoch, positions, applied, store, handed, checkpointer }) = self.succession.take() {
             let restart = Restart::aligned(fragments, epoch).with_applied(applied);
-            return Ok(Some(Beginning { checkpointer, store, origin: StateOrigin::Store, positions, injected: Some(epoch), restart }));
+            return Ok(Some(Beginning {
+                checkpointer,
+                store,
+                origin: StateOrigin::Handed(handed),
+                positions,
+                injected: Some(epoch),
+                restart,
+            }));
         }
         let checkpointer = self.shared.checkpointer(self.spec.id, self.fingerprint, self.replay.clone());
         let restored = self.restore(&checkpointer).await?;
@@ -152,7 +159,7 @@ impl Driver {
                 self.replay.measured(bytes, time);
                 self.handle.restored_from(state.image_sources());
             }
-            StateOrigin::Empty | StateOrigin::Store | StateOrigin::Kept(_) => {}
+            StateOrigin::Empty | StateOrigin::Handed(_) | StateOrigin::Kept(_) => {}
         }
     }
 

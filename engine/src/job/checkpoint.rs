@@ -17,7 +17,7 @@ use millpond_storage::{
 use super::{
     attempt::{Attempt, Part},
     driver::Driver,
-    renewal::{Renewal, Swept},
+    renewal::Renewal,
     status::{CheckpointStatus, JobState, SubtaskCheckpoint},
 };
 use crate::{
@@ -44,8 +44,6 @@ pub(super) struct CompleteCheckpoint {
     status: CheckpointStatus,
     /// Nothing of the inputs is needed up to this epoch.
     consumed: Epoch,
-    /// The last request for a sweep that all subtasks have answered.
-    swept: u64,
 }
 
 impl Driver {
@@ -88,7 +86,7 @@ impl Driver {
         let (state, flights, subtasks) = split_parts(parts);
         let manifest = ManifestInput { epoch: barrier.epoch, parts: state, in_flight: cut.map(|_| flights), upstream: named, notes };
         let (own, checkpointer, job) = (self.collection.clone(), attempt.checkpointer.clone(), self.spec.id);
-        attempt.renewal.on_begun_checkpoint(attempt.ready, &attempt.store);
+        attempt.renewal.on_begun_checkpoint(attempt.ready);
         let previous = attempt.checkpoint_running.take();
         let began = Instant::now();
         attempt.checkpoint_running = Some(self.shared.runtime.spawn(async move {
@@ -102,20 +100,19 @@ impl Driver {
             }
             let is_unaligned = manifest.in_flight.is_some();
             let report = checkpointer.complete(manifest).await?;
-            let swept = report.swept;
             let durations = (injected_at.elapsed(), began.elapsed());
-            Ok(CompleteCheckpoint { status: status(job, report, is_unaligned, durations, subtasks), consumed, swept })
+            Ok(CompleteCheckpoint { status: status(job, report, is_unaligned, durations, subtasks), consumed })
         }));
         Ok(())
     }
 
     /// Answers whether the job has finished.
     pub(super) fn on_checkpoint(&mut self, attempt: &mut Attempt, done: Result<CompleteCheckpoint>) -> Result<bool> {
-        let CompleteCheckpoint { status, consumed, swept } = match done {
+        let CompleteCheckpoint { status, consumed } = match done {
             Ok(complete) => complete,
             Err(error) => return self.on_failed_checkpoint(attempt, error).map(|()| false),
         };
-        let (epoch, is_unaligned, logged) = (status.epoch, status.in_flight_bytes.is_some(), status.log_bytes);
+        let (epoch, is_unaligned) = (status.epoch, status.in_flight_bytes.is_some());
         attempt.running.complete(epoch);
         if !is_unaligned {
             // What had been read ahead of an unaligned one is read again.
@@ -128,7 +125,7 @@ impl Driver {
         }
         self.established = true;
         let ends = attempt.final_injected && attempt.in_flight.is_empty();
-        attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch, Swept { request: swept, logged }, is_unaligned, &attempt.store);
+        attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch, is_unaligned);
         if !attempt.ready && attempt.publishable_at(epoch) {
             attempt.ready = true;
             if let Some(collection) = &self.collection {

@@ -109,7 +109,7 @@ impl Uploads {
         self.named_positions.get(&writer).copied().unwrap_or(0)
     }
 
-    /// Tasks that are gone add nothing any more, and what they had is in the store.
+    /// Tasks that are gone add nothing any more, and what they had others have.
     pub(super) fn forget_tasks(&mut self) {
         self.sequences.clear();
     }

@@ -68,6 +68,11 @@ impl TableContext {
         }
     }
 
+    /// Whether every subtask sees the entries of all.
+    pub(super) fn is_single(&self) -> bool {
+        matches!(self.distribution, KeyDistribution::Single)
+    }
+
     /// The key groups whose entries this table holds.
     pub(crate) fn groups(&self) -> Range<u16> {
         match self.distribution {

@@ -197,14 +197,6 @@ impl JobStore {
         self.image_wanted.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Asks the tasks to bring everything into the store as fast as they can while they go on, so that they will have little to hand over. Returns
-    /// the number of the request; the [report](crate::checkpoint::CheckpointReport::swept) of a checkpoint says when all have answered it.
-    pub fn hasten_sweep(&self) -> u64 {
-        let request = self.want_image();
-        self.hastened.fetch_max(request, Ordering::Relaxed);
-        request
-    }
-
     /// Somebody waits for the image that is asked for.
     pub(crate) fn hurry_image(&self) {
         self.hastened.fetch_max(self.image_wanted(), Ordering::Relaxed);

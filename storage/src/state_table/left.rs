@@ -15,9 +15,9 @@ use super::{JobStore, PointTable, RangeTable, TableId};
 use crate::error::Result;
 
 /// A table whose task has failed.
-pub struct LeftTable(Kind);
+pub struct LeftTable(pub(super) Kind);
 
-enum Kind {
+pub(super) enum Kind {
     Point(Box<PointTable>),
     Range(Box<RangeTable>),
 }

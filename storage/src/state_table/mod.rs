@@ -16,7 +16,7 @@
 //! without a trace; others leave a tombstone until changelog and store have the deletion.
 //!
 //! # Handing over
-//! A task can leave its entries in the store for tasks that go on in the same process with other key groups: see
+//! A task can leave its tables to tasks that go on in the same process with other key groups: see [`handed`] and
 //! [`TaskState::hand_over`].
 //!
 //! # Sweeps
@@ -29,6 +29,7 @@ mod cold;
 mod context;
 mod dirty_queue;
 mod flush;
+mod handed;
 mod job_store;
 mod large;
 mod left;
@@ -48,6 +49,7 @@ use crate::error::Result;
 
 pub use context::{KeyDistribution, KeyLengthFn, TableId};
 pub(crate) use context::{TableContext, TaskShared};
+pub use handed::{HandedTables, HandedTask};
 pub(crate) use job_store::ImageFile;
 pub use job_store::{JobStore, JobStoreSpec};
 pub(crate) use left::ChangedTables;
@@ -108,6 +110,9 @@ pub trait StateTable: Send {
     /// Leaves the table to another task, for [`TaskState::lose`]; an empty one is in its place then. `None` if it failed in the midst of a call, or
     /// has not noted what to go back to.
     fn leave(&mut self) -> Option<LeftTable>;
+
+    /// Leaves the table to others, after the last checkpoint; an empty one is in its place then. `None` if others have it from the store.
+    fn hand_over(&mut self) -> Result<Option<LeftTable>>;
 
     /// Bytes the table takes in memory.
     fn memory_bytes(&self) -> usize;

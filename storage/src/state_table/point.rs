@@ -3,6 +3,7 @@
 //! Entries live as records of [`Resident`]; evicted ones in the store, remembered by [`ColdKeys`]. An entry deleted while changelog or store
 //! may have a version of it stays in memory as a tombstone until both have the deletion.
 
+mod inherit;
 mod restore;
 
 use super::before_images::BeforeImages;
@@ -11,6 +12,7 @@ use super::cold::ColdKeys;
 use super::context::TableContext;
 use super::dirty_queue::DirtyQueue;
 use super::flush::FlushOrder;
+use super::handed::Inherited;
 use super::left::LeftTable;
 use super::merge::merge_with_store;
 use super::resident::{Resident, hash_key};
@@ -60,6 +62,8 @@ pub struct PointTable {
     images: Option<BeforeImages>,
     /// A call is under way, or one has failed: what is in memory may be half changed.
     in_call: bool,
+    /// What has still to be taken over from tables of other tasks.
+    inherited: Inherited<Self>,
 }
 
 impl PointTable {
@@ -78,6 +82,7 @@ impl PointTable {
             scratch: Vec::new(),
             images: None,
             in_call: false,
+            inherited: Inherited::default(),
         }
     }
 
@@ -92,13 +97,13 @@ impl PointTable {
 
     fn load_missing(&mut self, keys: &EncodedRows) -> Result<()> {
         self.resident.prefetch(keys.iter());
-        if self.cold.is_empty() {
+        if self.cold.is_empty() && self.inherited.is_empty() {
             return Ok(());
         }
         let mut missing = Vec::new();
         for (index, key) in keys.iter().enumerate() {
             let hash = hash_key(key);
-            match self.resident.find(hash, key) {
+            match self.find(hash, key) {
                 Some(loc) => self.set_flags(loc, REFERENCED),
                 None if self.cold.may_contain(hash) => {
                     let mut full_key = Vec::with_capacity(4 + key.len());
@@ -134,7 +139,7 @@ impl PointTable {
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         self.in_call = true;
         let hash = hash_key(key);
-        let found = self.resident.find(hash, key);
+        let found = self.find(hash, key);
         self.note(hash, key, found);
         if let Some(loc) = found {
             let moved = self.resident.set_value(loc, value);
@@ -151,7 +156,7 @@ impl PointTable {
     pub fn delete(&mut self, key: &[u8]) {
         self.in_call = true;
         let hash = hash_key(key);
-        let found = self.resident.find(hash, key);
+        let found = self.find(hash, key);
         if found.is_some() || self.cold.may_contain(hash) {
             self.note(hash, key, found);
         }
@@ -169,6 +174,7 @@ impl PointTable {
 
     /// Visits all entries in order of key group, then key: in memory and in the store. For restarts and rare full passes.
     pub fn scan_all(&mut self, f: &mut VisitFn<'_>) -> Result<()> {
+        while !self.take_over(usize::MAX) {}
         let blocks = self.resident.blocks();
         let mut entries: Vec<(u16, Loc)> = self.resident.locs().map(|loc| (self.context.group(blocks.key(loc)), loc)).collect();
         entries.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| blocks.key(a.1).cmp(blocks.key(b.1))));
@@ -399,14 +405,23 @@ impl StateTable for PointTable {
         (!left.in_call && left.images.is_some()).then(|| LeftTable::point(left))
     }
 
+    fn hand_over(&mut self) -> Result<Option<LeftTable>> {
+        if self.context.is_single() {
+            return self.flush_all().map(|()| None);
+        }
+        Ok(Some(self.leave_to_heirs()))
+    }
+
     fn memory_bytes(&self) -> usize {
         let handles = self.dirty.memory_bytes() + self.tombstones.capacity() * size_of::<Handle>();
-        self.resident.memory_bytes() + self.cold.memory_bytes() + handles
+        let inherited = self.inherited.memory_bytes(Self::memory_bytes);
+        self.resident.memory_bytes() + self.cold.memory_bytes() + handles + inherited
     }
 
     fn relieve(&mut self) -> Result<()> {
         self.in_call = true;
         self.context.forget_images(&mut self.images);
+        self.take_some();
         if self.dirty_bytes > DIRTY_BOUND_BYTES {
             let older = self.dirty.take_half();
             self.append_to_log(&older);
@@ -437,6 +452,10 @@ impl StateTable for PointTable {
     fn sweep(&mut self, bytes: usize) -> Result<bool> {
         let Some(mut block) = self.sweep else { return Ok(true) };
         self.in_call = true;
+        if !self.take_over(bytes) {
+            self.in_call = false;
+            return Ok(false);
+        }
         self.flush_tombstones()?;
         let mut flushed = 0;
         while block < self.resident.blocks().block_count() && flushed < bytes {

@@ -8,6 +8,7 @@
 //! becomes empty stays as a record until the store has forgotten its entries, or a later load would bring them back.
 
 mod evict;
+mod inherit;
 mod load;
 mod notes;
 mod read;
@@ -21,6 +22,7 @@ use super::blocks::{Handle, Loc};
 use super::cold::ColdKeys;
 use super::context::TableContext;
 use super::dirty_queue::DirtyQueue;
+use super::handed::Inherited;
 use super::large::{LIST_BYTES, LIST_ENTRIES, LargeGroup, Segment};
 use super::packed::{self, DEAD, DIRTY, LOGGED, PackedList, STORED, UNFLUSHED};
 use super::resident::{Resident, hash_key};
@@ -93,6 +95,8 @@ pub struct RangeTable {
     images: Option<BeforeImages>,
     /// A call is under way, or one has failed: what is in memory may be half changed.
     in_call: bool,
+    /// What has still to be taken over from tables of other tasks.
+    inherited: Inherited<Self>,
 }
 
 /// A small group's list in its record, which moves when it outgrows it.
@@ -143,12 +147,14 @@ impl RangeTable {
             scratch: Vec::new(),
             images: None,
             in_call: false,
+            inherited: Inherited::default(),
         }
     }
 
     /// Sets the value at (`prefix`, `suffix`), whether or not there is one. Never reads the store.
     pub fn put(&mut self, prefix: &[u8], suffix: &[u8], value: &[u8]) {
         self.in_call = true;
+        self.claim(prefix);
         self.note(prefix, suffix);
         self.set(prefix, suffix, value, CHANGED);
         self.in_call = false;
@@ -157,6 +163,7 @@ impl RangeTable {
     /// Removes the entry at (`prefix`, `suffix`), if there is one. Never reads the store.
     pub fn delete(&mut self, prefix: &[u8], suffix: &[u8]) {
         self.in_call = true;
+        self.claim(prefix);
         self.note(prefix, suffix);
         self.unset(prefix, suffix, true);
         self.in_call = false;
@@ -164,6 +171,7 @@ impl RangeTable {
 
     /// Removes all entries under `prefix`. Reads the keys of those that are not in memory.
     pub fn delete_prefix(&mut self, prefix: &[u8]) -> Result<()> {
+        self.claim(prefix);
         let hash = hash_key(prefix);
         if self.groups.find(hash, prefix).is_none() && !self.cold.may_contain(hash) {
             return Ok(());
@@ -368,7 +376,7 @@ impl RangeTable {
     fn forget(&mut self, loc: Loc) {
         let flags = self.groups.blocks().flags(loc);
         if flags & LARGE != 0 {
-            self.drop_large(self.large_id(loc));
+            self.take_large(self.large_id(loc));
         } else if flags & COMPLETE == 0 {
             self.partial -= 1;
         }
@@ -407,11 +415,12 @@ impl RangeTable {
         (self.large.len() - 1) as u32
     }
 
-    fn drop_large(&mut self, id: u32) {
+    fn take_large(&mut self, id: u32) -> LargeGroup {
         let group = self.large[id as usize].take().expect("a large group by its number");
         self.large_bytes -= group.bytes;
         self.partial -= usize::from(!group.is_complete());
         self.unused_large.push(id);
+        group
     }
 
     /// Makes a small group a large one. Returns where its record is now.
@@ -443,7 +452,7 @@ impl RangeTable {
         if old & LARGE != 0 {
             let id = self.large_id(loc);
             stored = if self.large_group(id).stored { GROUP_STORED } else { 0 };
-            self.drop_large(id);
+            self.take_large(id);
         } else if old & COMPLETE == 0 {
             self.partial -= 1;
         }
@@ -465,7 +474,7 @@ impl RangeTable {
         }
         let segment = Segment::of(list, true);
         let stored = if group.stored { GROUP_STORED } else { 0 };
-        self.drop_large(id);
+        self.take_large(id);
         let moved = self.groups.set_value(loc, &segment.list);
         self.groups.blocks_mut().set_count(moved, segment.count);
         self.groups.blocks_mut().set_flags(moved, COMPLETE | stored);

@@ -12,8 +12,8 @@ use crate::error::{Result, StorageError};
 use crate::state_changelog::{ChangelogWriter, SegmentPart};
 use crate::state_table::JobStore;
 use crate::state_table::{
-    Kept, KeptTables, KeyDistribution, LeftTable, LeftTables, PointTable, RangeTable, RestoreTable, StateTable, TableContext, TableId,
-    TaskShared,
+    HandedTables, HandedTask, Kept, KeptTables, KeyDistribution, LeftTable, LeftTables, PointTable, RangeTable, RestoreTable, StateTable,
+    TableContext, TableId, TaskShared,
 };
 
 /// Bytes that a subtask flushes at a time for a materialization, beside as many as it has logged since the last time: its work waits for a few
@@ -21,8 +21,6 @@ use crate::state_table::{
 const SWEEP_STEP_BYTES: usize = 32 << 10;
 /// Bytes of a table that are flushed at a time for what somebody waits for.
 const URGENT_SWEEP_BYTES: usize = 256 << 10;
-/// Bytes that a task flushes at a time when it hands over.
-const HAND_OVER_BYTES: usize = 4 << 20;
 const RELIEVE_EVERY: usize = 4096;
 /// A subtask that is restarted alone reads all that is its own at once if the store of its job has no more bytes than this. Tests have small stores.
 const SMALL_STORE_BYTES: u64 = if cfg!(test) { 32 << 10 } else { 4 << 20 };
@@ -37,8 +35,8 @@ pub enum StateOrigin {
     Empty,
     /// A checkpoint, whose materialization has been brought into the store.
     Checkpoint(RestoredState),
-    /// Other subtasks of the same life of the job, which have left all they had in the store; see [`TaskState::hand_over`].
-    Store,
+    /// Other subtasks of the same life of the job, which have ended; see [`TaskState::hand_over`].
+    Handed(HandedTables),
     /// A subtask of the same key groups that has failed, whose tables have been put back to a checkpoint; see [`TaskState::lose`].
     Kept(KeptTables),
 }
@@ -133,7 +131,10 @@ impl TaskState {
             return take_kept(tables, id, LeftTable::into_point).map(|table| table.adopt(context));
         }
         let mut table = PointTable::new(context);
-        self.restore(&mut table, self.shared.key_groups.clone())?;
+        match &self.origin {
+            StateOrigin::Handed(handed) => table.inherit(handed.points(id, &self.shared.key_groups)),
+            StateOrigin::Empty | StateOrigin::Checkpoint(_) | StateOrigin::Kept(_) => self.restore(&mut table)?,
+        }
         table.end_segment(0);
         Ok(table)
     }
@@ -150,7 +151,10 @@ impl TaskState {
             return take_kept(tables, id, LeftTable::into_range).map(|table| table.adopt(context));
         }
         let mut table = RangeTable::new(context);
-        self.restore(&mut table, self.shared.key_groups.clone())?;
+        match &self.origin {
+            StateOrigin::Handed(handed) => table.inherit(handed.ranges(id, &self.shared.key_groups)),
+            StateOrigin::Empty | StateOrigin::Checkpoint(_) | StateOrigin::Kept(_) => self.restore(&mut table)?,
+        }
         table.end_segment(0);
         Ok(table)
     }
@@ -212,14 +216,16 @@ impl TaskState {
         })
     }
 
-    /// Leaves everything in the store, for subtasks that begin with [`StateOrigin::Store`]: no entry is encoded anew, only who owns it changes.
+    /// Leaves everything to subtasks that begin with [`StateOrigin::Handed`]: no entry is encoded anew, only who owns it changes.
     /// To be called after a last [`snapshot`](Self::snapshot); the tables must not be used afterwards.
-    pub fn hand_over(&mut self, tables: &mut [&mut dyn StateTable]) -> Result<()> {
+    pub fn hand_over(&mut self, tables: &mut [&mut dyn StateTable]) -> Result<HandedTask> {
+        let mut handed = BTreeMap::new();
         for table in tables.iter_mut() {
-            table.begin_sweep();
-            while !table.sweep(HAND_OVER_BYTES)? {}
+            if let Some(left) = table.hand_over()? {
+                handed.insert(table.id(), left);
+            }
         }
-        Ok(())
+        Ok(HandedTask { key_groups: self.shared.key_groups.clone(), tables: handed })
     }
 
     /// The task has failed. Takes over `tables`, which are all it has as far as they can be had, for the task in its place; what
@@ -289,18 +295,9 @@ impl TaskState {
         Ok(TableContext { id, task: self.shared.clone(), distribution, memory })
     }
 
-    fn restore(&self, table: &mut (impl RestoreTable + StateTable), groups: Range<u16>) -> Result<()> {
-        let restored = match &self.origin {
-            StateOrigin::Empty | StateOrigin::Kept(_) => return Ok(()),
-            StateOrigin::Store => {
-                // What is needed is read when it is. To read everything now would take long, and other subtasks wait for this one.
-                if self.shared.store.opened().is_some() {
-                    table.give_up();
-                }
-                return Ok(());
-            }
-            StateOrigin::Checkpoint(restored) => restored,
-        };
+    fn restore(&self, table: &mut (impl RestoreTable + StateTable)) -> Result<()> {
+        let StateOrigin::Checkpoint(restored) = &self.origin else { return Ok(()) };
+        let groups = self.shared.key_groups.clone();
         if restored.is_rewound() && self.shared.store.approximate_bytes() > SMALL_STORE_BYTES {
             // The others wait for this subtask: what it needs of the store it reads when it needs it.
             table.give_up();

@@ -371,6 +371,10 @@ impl StateTable for RangeTable {
         (!left.in_call && left.images.is_some()).then(|| LeftTable::range(left))
     }
 
+    fn hand_over(&mut self) -> Result<Option<LeftTable>> {
+        self.leave_to_heirs().map(Some)
+    }
+
     fn log_aged(&mut self, now_us: i64, age_us: i64) {
         self.in_call = true;
         let (small, large) = (self.dirty.take_aged(now_us, age_us), self.dirty_large.take_aged(now_us, age_us));
@@ -389,7 +393,7 @@ impl StateTable for RangeTable {
 
     fn memory_bytes(&self) -> usize {
         let handles = self.dirty.memory_bytes() + (self.emptied.capacity() + self.sweep_again.capacity()) * size_of::<Handle>();
-        let slots = self.large.capacity() * size_of::<Option<LargeGroup>>();
+        let slots = self.large.capacity() * size_of::<Option<LargeGroup>>() + self.inherited.memory_bytes(Self::memory_bytes);
         self.groups.memory_bytes() + self.large_bytes + slots + self.cold.memory_bytes() + self.tombstones.memory_bytes() + handles
     }
 
@@ -401,6 +405,7 @@ impl StateTable for RangeTable {
             self.drain_dirty(&mut |key, value| changelog.append(key, value));
         }
         self.in_call = true;
+        self.take_some();
         if self.tombstones.memory_bytes() > self.tombstone_bound() || self.emptied.len() > EMPTIED_BOUND {
             self.flush_tombstones()?;
         } else if self.tombstones.is_empty() && !self.emptied.is_empty() {
@@ -431,7 +436,7 @@ impl StateTable for RangeTable {
 
     fn sweep(&mut self, bytes: usize) -> Result<bool> {
         self.in_call = true;
-        let is_through = self.sweep_on(bytes)?;
+        let is_through = self.take_over(bytes) && self.sweep_on(bytes)?;
         self.in_call = false;
         Ok(is_through)
     }

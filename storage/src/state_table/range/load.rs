@@ -44,6 +44,9 @@ impl RangeTable {
 
     fn load_missing(&mut self, prefixes: &EncodedRows) -> Result<()> {
         self.groups.prefetch(prefixes.iter());
+        if !self.inherited.is_empty() {
+            prefixes.iter().for_each(|prefix| self.claim(prefix));
+        }
         if self.cold.is_empty() && self.partial == 0 {
             return Ok(());
         }

@@ -1,5 +1,7 @@
 //! What a range table's entries were before they were changed: see [`before_images`](super::super::before_images). Keys are as in full keys.
 
+use std::borrow::Cow;
+
 use super::super::before_images::{Before, BeforeImages, Image};
 use super::super::context::{KEY_PREFIX_BYTES, TableContext};
 use super::super::left::Changed;
@@ -31,14 +33,14 @@ impl RangeTable {
     pub(super) fn note(&mut self, prefix: &[u8], suffix: &[u8]) {
         let Some(mut images) = self.images.take() else { return };
         let (list, complete) = match self.group(prefix) {
-            Group::Absent => (&[][..], true),
+            Group::Absent => (Cow::Borrowed(&[][..]), true),
             Group::List(list, complete) => (list, complete),
             Group::Large(group) => {
                 let segment = group.segment_of(suffix).1;
-                (segment.list.as_slice(), segment.complete)
+                (Cow::Borrowed(segment.list.as_slice()), segment.complete)
             }
         };
-        let image = match packed::find(list, suffix) {
+        let image = match packed::find(&list, suffix) {
             Ok(entry) => image_of(entry),
             Err(_) if complete => Some(Image::Absent),
             Err(_) => Some(Image::InStore),
@@ -62,7 +64,7 @@ impl RangeTable {
         };
         match self.group(prefix) {
             Group::Absent => {}
-            Group::List(list, _) => note(list),
+            Group::List(list, _) => note(&list),
             Group::Large(group) => group.segments.values().for_each(|segment| note(&segment.list)),
         }
         self.images = Some(images);
