@@ -220,6 +220,8 @@ impl Engine {
         let handle = JobHandle::new(spec.id, spec.name.clone(), spec.kind, commands);
         self.shared.jobs.write().insert(spec.id, handle.clone());
         if let (Some(collection), Some(target)) = (&collection, &spec.sink) {
+            // What the target has is read by nobody.
+            collection.keep_only_held();
             self.shared.runtime.spawn(sink_driver::run(handle.clone(), collection.hold_oldest(), target.clone()));
         }
         let driver = Driver::new(spec, handle.clone(), self.shared.clone(), collection, receiver, holds);

@@ -41,6 +41,8 @@ const KEEP_BYTES: usize = 256 << 10;
 pub(crate) struct SegmentPart {
     pub(crate) source: PartSource,
     pub(crate) bytes: u64,
+    /// The lowest and the highest key group in it.
+    pub(crate) groups: (u16, u16),
 }
 
 /// Where a part waits for its upload.
@@ -188,7 +190,8 @@ impl ChangelogWriter {
         self.buffer.extend_from_slice(END_MAGIC);
         self.frames.clear();
         let bytes = Bytes::from(std::mem::take(&mut self.buffer));
-        self.finished.push(SegmentPart { bytes: bytes.len() as u64, source: PartSource::Memory(bytes) });
+        let groups = (self.lowest_group, self.highest_group);
+        self.finished.push(SegmentPart { bytes: bytes.len() as u64, source: PartSource::Memory(bytes), groups });
         self.start_part();
     }
 

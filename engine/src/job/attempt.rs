@@ -9,7 +9,7 @@ use std::{
 use millpond_storage::{
     checkpoint::{Checkpointer, Settling},
     epoch::Epoch,
-    state_table::JobStore,
+    state_table::{HandedTask, JobStore},
 };
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -53,6 +53,8 @@ pub(super) struct Attempt {
     pub(super) no_checkpoint_before: Instant,
     pub(super) final_injected: bool,
     pub(super) renewal: Renewal,
+    /// What subtasks have left behind their last checkpoint.
+    pub(super) handed: Vec<HandedTask>,
     pub(super) ready: bool,
     /// Some fragment's state can be taken where it stands.
     pub(super) can_overtake: bool,

@@ -89,10 +89,17 @@ impl Driver {
     /// job had finished.
     pub(super) async fn begin(&mut self, inputs: &JobInputs) -> Result<Option<Beginning>> {
         let fragments = self.spec.graph.fragments.len();
-        if let Some(Succession { epoch, positions, applied, store, checkpointer }) = self.succession.take() {
+        if let Some(Succession { epoch, positions, applied, store, handed, checkpointer }) = self.succession.take() {
             self.shared.reach("rescale::begin")?;
             let restart = Restart::aligned(fragments, epoch).with_applied(applied);
-            return Ok(Some(Beginning { checkpointer, store, origin: StateOrigin::Store, positions, injected: Some(epoch), restart }));
+            return Ok(Some(Beginning {
+                checkpointer,
+                store,
+                origin: StateOrigin::Handed(handed),
+                positions,
+                injected: Some(epoch),
+                restart,
+            }));
         }
         self.settling.settled().await;
         let checkpointer = self.shared.checkpointer(self.spec.id, self.fingerprint, self.replay.clone());
@@ -201,7 +208,7 @@ impl Driver {
                 self.replay.measured(bytes, time);
                 self.handle.restored_from(state.image_sources());
             }
-            StateOrigin::Empty | StateOrigin::Store => {}
+            StateOrigin::Empty | StateOrigin::Handed(_) | StateOrigin::Kept(_) => {}
         }
     }
 

@@ -18,7 +18,7 @@ use super::{
     attempt::{Attempt, CheckpointEnd, Part, RunningCheckpoint},
     driver::Driver,
     failure::may_pass,
-    renewal::{Renewal, Swept},
+    renewal::Renewal,
     status::{CheckpointStatus, JobHandle, JobState, SubtaskCheckpoint},
 };
 use crate::{
@@ -47,8 +47,6 @@ pub(super) struct CompleteCheckpoint {
     status: CheckpointStatus,
     /// Nothing of the inputs is needed up to this epoch.
     consumed: Epoch,
-    /// The last request for a sweep that all subtasks have answered.
-    swept: u64,
 }
 
 impl Driver {
@@ -91,7 +89,7 @@ impl Driver {
         let (state, flights, subtasks) = split_parts(parts);
         let manifest = ManifestInput { epoch: barrier.epoch, parts: state, in_flight: cut.map(|_| flights), upstream: named, notes };
         let (own, checkpointer, job) = (self.collection.clone(), attempt.checkpointer.clone(), self.spec.id);
-        attempt.renewal.on_begun_checkpoint(attempt.ready, &attempt.store);
+        attempt.renewal.on_begun_checkpoint(attempt.ready);
         let previous = attempt.checkpoint_running.take();
         let began = Instant::now();
         // A job that nobody can read yet fails soon instead, and so does its definition.
@@ -116,9 +114,8 @@ impl Driver {
                 true => complete_last(&checkpointer, manifest, &handle, injected_at).await?,
                 false => checkpointer.complete(manifest).await?,
             };
-            let swept = report.swept;
             let durations = (injected_at.elapsed(), began.elapsed());
-            Ok(CompleteCheckpoint { status: status(job, report, is_unaligned, durations, subtasks), consumed, swept })
+            Ok(CompleteCheckpoint { status: status(job, report, is_unaligned, durations, subtasks), consumed })
         });
         attempt.checkpoint_running = Some(RunningCheckpoint { epoch: barrier.epoch, injected_at, task });
         Ok(())
@@ -126,12 +123,12 @@ impl Driver {
 
     /// Answers whether the job has finished.
     pub(super) fn on_checkpoint(&mut self, attempt: &mut Attempt, end: CheckpointEnd) -> Result<bool> {
-        let CompleteCheckpoint { status, consumed, swept } = match end.result {
+        let CompleteCheckpoint { status, consumed } = match end.result {
             Ok(complete) => complete,
             Err(error) => return self.on_failed_checkpoint(attempt, end.epoch, end.duration, error).map(|()| false),
         };
         attempt.checkpoint_failures = 0;
-        let (epoch, is_unaligned, logged) = (status.epoch, status.in_flight_bytes.is_some(), status.log_bytes);
+        let (epoch, is_unaligned) = (status.epoch, status.in_flight_bytes.is_some());
         attempt.running.complete(epoch);
         if !is_unaligned {
             // What had been read ahead of an unaligned one is read again.
@@ -144,7 +141,7 @@ impl Driver {
         }
         self.established = true;
         let ends = attempt.final_injected && attempt.in_flight.is_empty();
-        attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch, Swept { request: swept, logged }, is_unaligned, &attempt.store);
+        attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch, is_unaligned);
         if !attempt.ready && attempt.publishable_at(epoch) {
             attempt.ready = true;
             if let Some(collection) = &self.collection {

@@ -163,7 +163,7 @@ impl Driver {
         }
         self.handle.reach(RecoveryStep::Cancelled);
         match &ended {
-            Ok(Ended::Renewed) => self.succeed(&attempt).await?,
+            Ok(Ended::Renewed) => self.succeed(&mut attempt).await?,
             // What DROP deletes next had better not come again.
             Ok(Ended::Stopped) => drop(tokio::time::timeout(CANCEL_PATIENCE, self.settling.settled()).await),
             Ok(Ended::Finished) | Err(_) => {}
@@ -278,6 +278,7 @@ impl Driver {
             no_checkpoint_before: Instant::now(),
             final_injected: false,
             renewal: Renewal::None,
+            handed: Vec::new(),
             ready,
             can_overtake: self.spec.graph.aligned_fragments().contains(&false),
             state_bytes: BTreeMap::new(),
@@ -411,7 +412,8 @@ impl Driver {
     /// Answers how the attempt has ended if it has.
     async fn on_event(&mut self, attempt: &mut Attempt, event: TaskEvent) -> Result<Option<Ended>> {
         match event {
-            TaskEvent::Barrier { id, barrier, part, state_bytes } => {
+            TaskEvent::Barrier { id, barrier, part, state_bytes, handed } => {
+                attempt.handed.extend(handed);
                 attempt.state_bytes.insert(id, state_bytes);
                 self.handle.state_bytes.store(attempt.state_bytes.values().sum::<usize>() as u64, Ordering::Relaxed);
                 if self.is_through(attempt, id, barrier)?

@@ -70,6 +70,8 @@ pub struct RecoveryStatus {
     pub from_epoch: Epoch,
     /// Where the files of its materialization came from.
     pub image: ImageSources,
+    /// Its state tables were kept in memory.
+    pub is_kept: bool,
     begun: Instant,
     reached: [Option<Duration>; STEPS],
 }
@@ -77,7 +79,19 @@ pub struct RecoveryStatus {
 impl RecoveryStatus {
     pub(super) fn new(job: u64, cause: RecoveryCause, error: Option<String>, detected_at_us: i64) -> Self {
         let (begun, reached, image) = (Instant::now(), [None; STEPS], ImageSources::default());
-        Self { job, cause, error, subtask: None, why_whole: None, detected_at_us, from_epoch: Epoch(0), image, begun, reached }
+        Self {
+            job,
+            cause,
+            error,
+            subtask: None,
+            why_whole: None,
+            detected_at_us,
+            from_epoch: Epoch(0),
+            image,
+            is_kept: false,
+            begun,
+            reached,
+        }
     }
 
     /// That of one subtask alone.
@@ -90,8 +104,11 @@ impl RecoveryStatus {
         if self.subtask.is_some() { "subtask" } else { "job" }
     }
 
-    /// Where its materialization was read from; `None` if nothing of one was.
+    /// Where its state is from: its own memory, or where its materialization was read; `None` if nothing of one was.
     pub fn restored_from(&self) -> Option<&'static str> {
+        if self.is_kept {
+            return Some("memory");
+        }
         match (self.image.local_files > 0, self.image.store_files > 0) {
             (false, false) => None,
             (true, false) => Some("local"),
@@ -155,9 +172,9 @@ impl JobHandle {
         self.change_recovery(None, |recovery| self.note(recovery, step));
     }
 
-    /// Notes from which checkpoint a subtask goes on that is restarted alone.
-    pub(super) fn recover_alone_from(&self, id: SubtaskId, epoch: Epoch) {
-        self.change_recovery(Some(id), |recovery| recovery.from_epoch = epoch);
+    /// Notes from which checkpoint a subtask goes on that is restarted alone, and whether it kept its state tables.
+    pub(super) fn recover_alone_from(&self, id: SubtaskId, epoch: Epoch, is_kept: bool) {
+        self.change_recovery(Some(id), |recovery| (recovery.from_epoch, recovery.is_kept) = (epoch, is_kept));
     }
 
     /// Notes a step of a subtask that is restarted alone.

@@ -1,17 +1,16 @@
 //! From one attempt to the next while a job runs: `ALTER .. SET PARALLELISM`.
 //!
-//! State stays where it is. First the subtasks bring what they have into the job's store while they go on; what changes meanwhile is brought there
-//! once more, as long as that leaves less each time (the pre-copy rounds of live migration: Clark et al., NSDI 2005, section 3.1). Then a last
-//! checkpoint is taken, behind which nothing is injected; each subtask flushes what has changed since, and ends. Those of the next attempt
-//! own other ranges of key groups of the same store. Readers see the collection as it was until the next attempt seals.
+//! State stays where it is. A last checkpoint is taken, right behind another one, so that little has to be written for it; nothing is injected behind
+//! it. Each subtask leaves its state tables in memory, and ends. Those of the next attempt own other ranges of key groups and take over from the
+//! tables what is theirs ([`millpond_storage::state_table::HandedTables`]). Readers see the collection as it was until the next attempt seals.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
+use std::{collections::BTreeMap, sync::Arc};
+
+use millpond_storage::{
+    checkpoint::Checkpointer,
+    epoch::Epoch,
+    state_table::{HandedTables, JobStore},
 };
-
-use millpond_storage::{checkpoint::Checkpointer, epoch::Epoch, state_table::JobStore};
 
 use super::{
     attempt::Attempt,
@@ -22,51 +21,24 @@ use super::{
 };
 use crate::error::Result;
 
-/// How long the subtasks may go on bringing state into the store before the last checkpoint is taken all the same.
-const SWEEP_PATIENCE: Duration = Duration::from_secs(60);
-/// When no more than this has changed during a sweep the rest is soon handed over.
-const HAND_OVER_BYTES: u64 = 8 << 20;
-
 /// How far the change to another attempt is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Renewal {
     /// None is wanted.
     None,
-    /// At the next checkpoint it begins.
+    /// The next checkpoint is the last but one.
     Wanted,
-    /// State is brought into the store.
-    Sweeping(Round),
+    /// The last but one is under way.
+    Near,
     /// The next checkpoint is the last one.
-    Swept,
+    Next,
     /// The checkpoint of this epoch is under way.
     Begun(Epoch),
-    /// The checkpoint is complete. The subtasks have left their state in the store, unless it was taken in the midst of what was in flight.
+    /// The checkpoint is complete. The subtasks have left their state in memory, unless it was taken in the midst of what was in flight.
     Due {
         /// They have.
         handed_over: bool,
     },
-}
-
-/// One sweep of several.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Round {
-    /// What the subtasks were asked for.
-    request: u64,
-    /// Bytes of changes since.
-    logged: u64,
-    /// Bytes of changes during the round before.
-    before: u64,
-    /// Until when it may go on, with all rounds after it.
-    until: Instant,
-}
-
-/// What a complete checkpoint says about sweeps.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Swept {
-    /// The last request that all subtasks have answered.
-    pub(super) request: u64,
-    /// Bytes of changes in it.
-    pub(super) logged: u64,
 }
 
 impl Renewal {
@@ -75,60 +47,26 @@ impl Renewal {
         matches!(self, Self::Begun(_) | Self::Due { .. })
     }
 
-    /// A checkpoint begins: from now on state may be brought into the store.
-    pub(super) fn on_begun_checkpoint(&mut self, is_ready: bool, store: &JobStore) {
+    /// All parts of a checkpoint have come.
+    pub(super) fn on_begun_checkpoint(&mut self, is_ready: bool) {
         if *self == Self::Wanted && is_ready {
-            *self = Self::Sweeping(Round {
-                request: store.hasten_sweep(),
-                logged: 0,
-                before: u64::MAX,
-                until: Instant::now() + SWEEP_PATIENCE,
-            });
+            *self = Self::Near;
         }
     }
 
     /// A checkpoint is complete. Answers whether another one is wanted at once.
-    pub(super) fn on_checkpoint(&mut self, epoch: Epoch, swept: Swept, is_unaligned: bool, store: &JobStore) -> bool {
+    pub(super) fn on_checkpoint(&mut self, epoch: Epoch, is_unaligned: bool) -> bool {
         match *self {
-            Self::Sweeping(round) => {
-                *self = match round.after(swept, Instant::now()) {
-                    Some(Next::Round(next)) => Self::Sweeping(Round { request: store.hasten_sweep(), ..next }),
-                    Some(Next::HandOver) => Self::Swept,
-                    None => Self::Sweeping(Round { logged: round.logged + swept.logged, ..round }),
-                };
+            Self::Near => {
+                *self = Self::Next;
                 true
             }
             Self::Begun(begun) if begun == epoch => {
                 *self = Self::Due { handed_over: !is_unaligned };
                 false
             }
-            _ => false,
+            Self::None | Self::Wanted | Self::Next | Self::Begun(_) | Self::Due { .. } => false,
         }
-    }
-}
-
-/// What comes after a round.
-#[derive(Debug, PartialEq, Eq)]
-enum Next {
-    /// Another one, for what has changed meanwhile.
-    Round(Round),
-    /// The last checkpoint.
-    HandOver,
-}
-
-impl Round {
-    /// What follows when a checkpoint says `swept`; `None` while the round goes on. Rounds end when little has changed in the last one, or hardly
-    /// less than in the one before.
-    fn after(self, swept: Swept, now: Instant) -> Option<Next> {
-        let logged = self.logged + swept.logged;
-        if now >= self.until {
-            return Some(Next::HandOver);
-        }
-        if swept.request < self.request {
-            return None;
-        }
-        let shrinks = logged < self.before / 4 * 3;
-        Some(if logged <= HAND_OVER_BYTES || !shrinks { Next::HandOver } else { Next::Round(Self { logged: 0, before: logged, ..self }) })
     }
 }
 
@@ -140,8 +78,10 @@ pub(super) struct Succession {
     pub(super) positions: ScanPositions,
     /// By which watermarks rows were late there, per node.
     pub(super) applied: BTreeMap<usize, i64>,
-    /// All state.
+    /// State that is not in memory.
     pub(super) store: Arc<JobStore>,
+    /// State that is.
+    pub(super) handed: HandedTables,
     /// Knows the manifests.
     pub(super) checkpointer: Arc<Checkpointer>,
 }
@@ -159,7 +99,7 @@ impl Driver {
 
     /// A barrier that asks for a checkpoint is about to be sent: perhaps it is the attempt's last one.
     pub(super) fn renew_at(&self, attempt: &mut Attempt, epoch: Epoch) {
-        if attempt.renewal == Renewal::Swept {
+        if attempt.renewal == Renewal::Next {
             self.begin_recovery(RecoveryCause::Alter, None);
             attempt.renewal = Renewal::Begun(epoch);
             self.orders.hand_over_at(epoch);
@@ -170,7 +110,7 @@ impl Driver {
     ///
     /// # Errors
     /// None but what a test puts here.
-    pub(super) async fn succeed(&mut self, attempt: &Attempt) -> Result<()> {
+    pub(super) async fn succeed(&mut self, attempt: &mut Attempt) -> Result<()> {
         self.shared.reach("rescale::succeed")?;
         if attempt.renewal == (Renewal::Due { handed_over: true }) {
             attempt.checkpointer.succeed_tasks().await;
@@ -179,6 +119,7 @@ impl Driver {
                 positions: attempt.positions.clone(),
                 applied: attempt.applied.clone(),
                 store: attempt.store.clone(),
+                handed: HandedTables::new(std::mem::take(&mut attempt.handed)),
                 checkpointer: attempt.checkpointer.clone(),
             });
         }
@@ -191,16 +132,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn state_is_swept_until_little_changes_meanwhile() {
-        let now = Instant::now();
-        let swept = |request, logged| Swept { request, logged };
-        let first = Round { request: 4, logged: 0, before: u64::MAX, until: now + SWEEP_PATIENCE };
-        assert_eq!(first.after(swept(3, 100 << 20), now), None);
-        let Some(Next::Round(second)) = first.after(swept(4, 100 << 20), now) else { panic!("much has changed") };
-        assert_eq!((second.logged, second.before), (0, 100 << 20));
-        assert_eq!(second.after(swept(4, 90 << 20), now), Some(Next::HandOver), "it does not become less");
-        assert_eq!(second.after(swept(4, 1 << 20), now), Some(Next::HandOver), "little is left");
-        assert!(matches!(second.after(swept(4, 20 << 20), now), Some(Next::Round(_))));
-        assert_eq!(first.after(swept(3, 100 << 20), now + SWEEP_PATIENCE), Some(Next::HandOver), "it takes too long");
+    fn the_last_checkpoint_follows_one_that_began_after_the_order() {
+        let mut renewal = Renewal::Wanted;
+        // One that was under way already.
+        assert!(!renewal.on_checkpoint(Epoch(3), true));
+        renewal.on_begun_checkpoint(false);
+        assert_eq!(renewal, Renewal::Wanted, "the job has nothing to show yet");
+        renewal.on_begun_checkpoint(true);
+        assert!(renewal.on_checkpoint(Epoch(4), false) && renewal == Renewal::Next && !renewal.holds_back());
+        renewal = Renewal::Begun(Epoch(5));
+        assert!(!renewal.on_checkpoint(Epoch(5), false) && renewal.holds_back());
+        assert_eq!(renewal, Renewal::Due { handed_over: true });
     }
 }

@@ -48,10 +48,11 @@ impl Driver {
             (attempt.checkpointer.clone(), attempt.store.clone(), self.handle.clone(), control.revival.clone());
         let rewind = async move {
             let state = match checkpointer.rewind(&store, lost).await {
-                Ok(Some(Rewound { checkpoint, state, keys })) => {
-                    tracing::debug!(job = %handle.name, fragment = id.fragment, subtask = id.index, %checkpoint, ?keys, "the state was put back");
-                    handle.recover_alone_from(id, checkpoint);
-                    Ok(Revival { checkpoint, state })
+                Ok(Some(Rewound { checkpoint, origin, entries, keys, log_bytes })) => {
+                    let (job, fragment, subtask) = (&handle.name, id.fragment, id.index);
+                    tracing::debug!(%job, fragment, subtask, %checkpoint, ?entries, ?keys, log_bytes, "the state was put back");
+                    handle.recover_alone_from(id, checkpoint, entries.is_some());
+                    Ok(Revival { checkpoint, origin })
                 }
                 Ok(None) => Err(EngineError::Internal("there is no checkpoint to go back to".into())),
                 Err(error) => Err(error.into()),

@@ -352,7 +352,12 @@ impl SourceReader {
         }
         tracing::warn!(source = %self.source.name, split = %split.id, owes, "a split is gone: a job goes on without it");
         if owes {
-            self.side.bad_row(&format!("source {}", self.source.name), split.id.clone(), message);
+            self.side.bad_row(
+                &format!("source {}", self.source.name),
+                split.id.clone(),
+                message,
+                Some(Origin { split: &split.id, offset: None }),
+            );
         }
         Ok(None)
     }

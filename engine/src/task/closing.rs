@@ -45,18 +45,19 @@ impl Running {
             tables_of(&mut self.task.operators).for_each(|table| table.log_aged(barrier.time_us, age_us));
         }
         let hands_over = wanted && self.task.orders.hands_over_at(barrier.epoch);
-        if hands_over {
+        let state_bytes = tables_of(&mut self.task.operators).map(|table| table.memory_bytes()).sum();
+        let handed = if hands_over {
             let mut tables: Vec<&mut dyn StateTable> = tables_of(&mut self.task.operators).collect();
-            self.task.state.hand_over(&mut tables)?;
+            Some(self.task.state.hand_over(&mut tables)?)
         } else {
             self.relieve()?;
-        }
+            None
+        };
         if barrier.epoch > self.reported {
             self.reported = barrier.epoch;
             let part = self.owed.take();
-            let state_bytes = tables_of(&mut self.task.operators).map(|table| table.memory_bytes()).sum();
             // A driver that is gone has cancelled the job; the subtask is about to be dropped.
-            let _ = self.task.events.send(TaskEvent::Barrier { id: self.task.id, barrier, part, state_bytes });
+            let _ = self.task.events.send(TaskEvent::Barrier { id: self.task.id, barrier, part, state_bytes, handed });
         }
         if hands_over {
             // It is cancelled with the attempt. Until then its channels stay open, for those who would miss them.

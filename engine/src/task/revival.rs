@@ -1,8 +1,8 @@
 //! Restarting one subtask while its peers go on.
 //!
 //! A panic or error of an operator ends at its subtask, which keeps what the others know of it: its inbox, its outputs, the log of what it
-//! has taken ([`super::determinants`]). It drops its operators and asks the driver, and waits. The driver has the state of its key groups
-//! put back to the newest complete checkpoint; then the subtask builds its operators anew and
+//! has taken ([`super::determinants`]). It drops its operators, but for their state tables, and asks the driver, and waits. The driver has the state
+//! of its key groups put back to the newest complete checkpoint; then the subtask builds its operators anew around the tables and
 //!
 //! - *exactly once*: takes again what it had taken since, in the same order and with the same borders. What it had sent it does not send
 //!   again ([`super::sent`]), nor does it report barriers that it has reported or hand over changes that it has handed over. The driver gives
@@ -12,20 +12,20 @@
 //!
 //! Whoever feeds it finds its inbox full for a while, whoever it feeds waits; nobody else is concerned.
 
-use std::{collections::BTreeMap, ops::Range, sync::atomic::Ordering};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::atomic::Ordering};
 
 use millpond_storage::{
-    checkpoint::{LostTask, RestoredState},
+    checkpoint::LostTask,
     epoch::Epoch,
     error::StorageError,
-    state_table::StateOrigin,
+    state_table::{StateOrigin, StateTable},
 };
 
 use super::{
     determinants::Mark,
     orders::Recovery,
     sent::SentFilter,
-    subtask::{Running, TaskEvent},
+    subtask::{Running, TaskEvent, tables_of},
 };
 use crate::{
     error::{EngineError, Result},
@@ -36,8 +36,8 @@ use crate::{
 pub struct Revival {
     /// The epoch of the checkpoint.
     pub checkpoint: Epoch,
-    /// The state.
-    pub state: RestoredState,
+    /// Where the state is.
+    pub origin: StateOrigin,
 }
 
 /// What a subtask tells of its failure.
@@ -122,11 +122,8 @@ impl Running {
             return Err(error);
         }
         let applied = self.applied().into_iter().collect();
-        let key_groups: Range<u16> = self.task.plan.key_groups();
-        let lost = LostTask { writer: self.task.state.writer(), key_groups };
         // From here on nobody writes to the key groups.
-        let operators: Vec<Box<dyn Operator>> = std::mem::take(&mut self.task.operators);
-        drop(operators);
+        let lost = self.lose_operators();
         let recovery = self.task.orders.recovery();
         let refusal = if recovery == Recovery::Approximate {
             None
@@ -152,8 +149,20 @@ impl Running {
         Ok(beginning)
     }
 
+    /// Drops the operators, but for the tables that can be had of them.
+    fn lose_operators(&mut self) -> LostTask {
+        let mut operators: Vec<Box<dyn Operator>> = std::mem::take(&mut self.task.operators);
+        let state = &mut self.task.state;
+        // An operator that has failed may fail in this, too.
+        let lost = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let mut tables: Vec<&mut dyn StateTable> = tables_of(&mut operators).collect();
+            state.lose(&mut tables)
+        }));
+        lost.unwrap_or_else(|_| self.task.state.lose(&mut []))
+    }
+
     /// The subtask as it was when its state was taken for the checkpoint.
-    fn rebuild_at(&mut self, Revival { checkpoint, state }: Revival) -> Result<Beginning> {
+    fn rebuild_at(&mut self, Revival { checkpoint, origin }: Revival) -> Result<Beginning> {
         let Some(mark) = self.determinants.place_of(checkpoint) else {
             return Err(EngineError::Internal(format!("what was taken since the checkpoint of epoch {checkpoint} was not kept")));
         };
@@ -165,15 +174,15 @@ impl Running {
         }
         self.task.plan.set_epoch_time_us(mark.time_us);
         let applied = |node| mark.applied.get(&node).copied().unwrap_or(i64::MIN);
-        (self.task.operators, self.task.state) = self.task.plan.build(StateOrigin::Checkpoint(state), closed, applied)?;
+        (self.task.operators, self.task.state) = self.task.plan.build(origin, closed, applied)?;
         Ok(Beginning::Replay(checkpoint))
     }
 
     /// The subtask where it stands, with older state.
-    fn rebuild_here(&mut self, Revival { state, .. }: Revival, applied: &BTreeMap<usize, i64>) -> Result<Beginning> {
+    fn rebuild_here(&mut self, Revival { origin, .. }: Revival, applied: &BTreeMap<usize, i64>) -> Result<Beginning> {
         let closed = self.closing.map_or(self.inputs.aligner.closed(), |(before, _)| before);
         let applied = |node| applied.get(&node).copied().unwrap_or(i64::MIN);
-        (self.task.operators, self.task.state) = self.task.plan.build(StateOrigin::Checkpoint(state), closed, applied)?;
+        (self.task.operators, self.task.state) = self.task.plan.build(origin, closed, applied)?;
         self.sent.begin();
         Ok(Beginning::GoOn)
     }

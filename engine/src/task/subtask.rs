@@ -22,7 +22,7 @@ use millpond_storage::{
     env::Clock,
     epoch::Epoch,
     memory::MemoryBudget,
-    state_table::{StateTable, TaskState},
+    state_table::{HandedTask, StateTable, TaskState},
 };
 use tokio::sync::mpsc;
 
@@ -81,6 +81,8 @@ pub enum TaskEvent {
         part: Option<Box<CheckpointPart>>,
         /// Bytes of state in memory and store, estimated.
         state_bytes: usize,
+        /// Its state tables, if it goes no further.
+        handed: Option<HandedTask>,
     },
     /// A checkpoint's barrier has overtaken what the subtask had still to take.
     Cut {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,15 @@ pub(super) struct NamedObject {
 pub(super) struct LogObject {
     pub(super) object: NamedObject,
     pub(super) epoch: Epoch,
+    /// The lowest and the highest key group in it, if they are known.
+    pub(super) groups: Option<(u16, u16)>,
+}
+
+impl LogObject {
+    /// Whether it may have changes of these key groups.
+    pub(super) fn overlaps(&self, groups: &Range<u16>) -> bool {
+        self.groups.is_none_or(|(lowest, highest)| lowest < groups.end && highest >= groups.start)
+    }
 }
 
 /// A file of an image.
@@ -137,7 +147,7 @@ impl Manifest {
                 files: image.files.iter().map(|file| StoredFile { file: file.file.clone(), object: store(&file.object) }).collect(),
                 positions: image.positions.iter().map(|(writer, position)| (*writer, *position)).collect(),
             }),
-            log: self.log.iter().map(|log| StoredLog { epoch: log.epoch.0, object: store(&log.object) }).collect(),
+            log: self.log.iter().map(|log| StoredLog { epoch: log.epoch.0, groups: log.groups, object: store(&log.object) }).collect(),
             in_flight: self.in_flight.as_ref().map(|flights| flights.iter().map(store_flight).collect()),
             upstream: self.upstream.iter().map(|(id, epoch)| (*id, epoch.0)).collect(),
             notes: self.notes.clone(),
@@ -165,7 +175,7 @@ impl Manifest {
                 files: image.files.into_iter().map(|file| ImageObject { file: file.file, object: load(file.object) }).collect(),
                 positions: image.positions.into_iter().collect(),
             }),
-            log: stored.log.into_iter().map(|log| LogObject { epoch: Epoch(log.epoch), object: load(log.object) }).collect(),
+            log: stored.log.into_iter().map(load_log).collect(),
             in_flight: stored.in_flight.map(|flights| flights.into_iter().map(load_flight).collect()),
             upstream: stored.upstream.into_iter().map(|(id, epoch)| (id, Epoch(epoch))).collect(),
             notes: stored.notes,
@@ -179,6 +189,10 @@ fn store(object: &NamedObject) -> StoredObject {
 
 fn load(object: StoredObject) -> NamedObject {
     NamedObject { name: object.name, known: ObjectChecksum { bytes: object.bytes, checksum: object.checksum } }
+}
+
+fn load_log(log: StoredLog) -> LogObject {
+    LogObject { epoch: Epoch(log.epoch), groups: log.groups, object: load(log.object) }
 }
 
 fn store_flight(flight: &InFlightObject) -> StoredInFlight {
@@ -228,6 +242,9 @@ struct StoredFile {
 #[derive(Serialize, Deserialize)]
 struct StoredLog {
     epoch: u64,
+    /// Programs before this one did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    groups: Option<(u16, u16)>,
     object: StoredObject,
 }
 
@@ -262,7 +279,10 @@ mod tests {
             files: vec![ImageObject { file: "000001.sst".into(), object: object("mat/3-a") }],
             positions: BTreeMap::from([(1, 17), (2, 0)]),
         });
-        manifest.log = vec![LogObject { epoch: Epoch(901), object: object("log/901-0-3.1") }];
+        manifest.log = vec![
+            LogObject { epoch: Epoch(901), groups: None, object: object("log/901-0-3.1") },
+            LogObject { epoch: Epoch(902), groups: Some((3, 17)), object: object("log/902-0-3.1") },
+        ];
         manifest.upstream = vec![(5, Epoch(77))];
         manifest.notes = BTreeMap::from([("plan".into(), "{\"a\": 1}".into())]);
         let bytes = manifest.encode("3.1");
@@ -274,7 +294,10 @@ mod tests {
         manifest.in_flight = Some(vec![InFlightObject { subtask: 65537, rows: 12, object: object("flight/1000-65537.3.1") }]);
         let unaligned = manifest.encode("3.1");
         assert_eq!(Manifest::decode(&unaligned, "m").unwrap(), manifest);
-        assert_eq!(manifest.objects().count(), 3);
+        assert_eq!(manifest.objects().count(), 4);
+        let overlapping =
+            [0..3, 0..4, 17..18, 18..256].map(|groups| manifest.log.iter().map(|log| log.overlaps(&groups)).collect::<Vec<_>>());
+        assert_eq!(overlapping, [[true, false], [true, true], [true, true], [true, false]]);
         let version = |bytes: &[u8]| serde_json::from_slice::<StoredVersion>(bytes).unwrap().version;
         assert_eq!((version(&bytes), version(&unaligned)), (1, 2), "programs of version 1 refuse what they cannot restore");
         let other = String::from_utf8(bytes).unwrap().replace("\"version\": 1", "\"version\": 3");

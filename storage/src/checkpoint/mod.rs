@@ -102,8 +102,6 @@ pub struct CheckpointReport {
     pub bytes_log: u64,
     /// Bytes of materialization that were uploaded since the one before.
     pub bytes_materialized: u64,
-    /// The last request for a sweep that all tasks have answered; see [`hasten_sweep`](crate::state_table::JobStore::hasten_sweep).
-    pub swept: u64,
     /// Bytes of all changelog that a restart would replay.
     pub bytes_replay: u64,
     /// How long that would take, as far as is known.
@@ -215,7 +213,6 @@ impl Checkpointer {
             manifest: self.object(&manifest.name.to_string()),
             bytes_log,
             bytes_materialized,
-            swept: tasks.swept.map_or(0, |swept| swept.request),
             bytes_replay: manifest.log_bytes(),
             replay: self.replay.time_of(manifest.log_bytes()),
             bytes_in_flight: manifest.in_flight.iter().flatten().map(|flight| (flight.subtask, flight.object.known.bytes)).collect(),
@@ -248,7 +245,7 @@ impl Checkpointer {
         self.settling.clone()
     }
 
-    /// The tasks so far have ended: their last checkpoint is complete, and they have left what they had in the store. Others go on with it.
+    /// The tasks so far have ended: their last checkpoint is complete, and others go on with what they had.
     pub async fn succeed_tasks(&self) {
         let mut progress = self.progress.lock().await;
         progress.uploads.forget_tasks();

@@ -33,6 +33,8 @@ struct Waiting {
     name: String,
     place: PartPlace,
     epoch: Epoch,
+    /// The lowest and the highest key group it has changes of.
+    groups: (u16, u16),
     writer: u32,
 }
 
@@ -104,7 +106,8 @@ impl Uploads {
             for part in task.parts {
                 self.names += 1;
                 let name = format!("{}-{}-{}", task.epoch, task.subtask, self.names);
-                self.waiting.push(Waiting { name, place: PartPlace::Here(part), epoch: task.epoch, writer: task.writer });
+                let groups = part.groups;
+                self.waiting.push(Waiting { name, place: PartPlace::Here(part), epoch: task.epoch, groups, writer: task.writer });
             }
             tasks.store = Some(task.store);
         }
@@ -136,7 +139,7 @@ impl Uploads {
         self.named_positions.get(&writer).copied().unwrap_or(0)
     }
 
-    /// Tasks that are gone add nothing any more, and what they had is in the store.
+    /// Tasks that are gone add nothing any more, and what they had others have.
     pub(super) fn forget_tasks(&mut self) {
         self.sequences.clear();
     }
@@ -194,9 +197,9 @@ impl Uploads {
     /// All parts have arrived; answers how many bytes they have.
     fn all_arrived(&mut self) -> u64 {
         let before = self.uploaded.len();
-        for Waiting { place, epoch, writer, .. } in self.waiting.drain(..) {
+        for Waiting { place, epoch, groups, writer, .. } in self.waiting.drain(..) {
             if let PartPlace::There(object) = place {
-                self.uploaded.push((writer, LogObject { epoch, object }));
+                self.uploaded.push((writer, LogObject { epoch, groups: Some(groups), object }));
             }
         }
         self.uploaded[before..].iter().map(|(_, log)| log.object.known.bytes).sum()

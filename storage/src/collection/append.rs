@@ -32,7 +32,9 @@ const SEGMENT_ROWS: u64 = 1 << 20;
 /// A segment is merged with the one before it if that is less than this many times larger: each row is rewritten a few times at most.
 const MERGE_RATIO: u64 = 2;
 
-const INDEX_VERSION: u8 = 1;
+/// Version 2 says how many rows have been let go.
+const INDEX_VERSION: u8 = 2;
+const INDEX_VERSION_OF_ALL_ROWS: u8 = 1;
 
 /// The base of an append-only collection.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub(super) struct Segments {
     pub(super) epoch: Epoch,
     pub(super) watermark_us: Option<(usize, i64)>,
     pub(super) segments: Vec<SegmentEntry>,
+    /// Rows before the first segment, which are not kept.
+    let_go: u64,
     next_file: u64,
 }
 
@@ -70,7 +74,12 @@ impl SegmentEntry {
 impl Segments {
     /// The ordinal behind the last row.
     pub(super) fn end(&self) -> u64 {
-        self.segments.last().map_or(0, SegmentEntry::end)
+        self.segments.last().map_or(self.let_go, SegmentEntry::end)
+    }
+
+    /// The ordinal of the first row that is kept.
+    pub(super) fn start(&self) -> u64 {
+        self.segments.first().map_or(self.let_go, |entry| entry.first_ordinal)
     }
 
     fn bytes(&self) -> u64 {
@@ -78,9 +87,12 @@ impl Segments {
     }
 
     fn write(&self) -> Vec<u8> {
-        let mut out = vec![INDEX_VERSION];
+        let mut out = vec![if self.let_go == 0 { INDEX_VERSION_OF_ALL_ROWS } else { INDEX_VERSION }];
         out.extend_from_slice(&self.epoch.0.to_le_bytes());
         out.extend_from_slice(&self.next_file.to_le_bytes());
+        if self.let_go > 0 {
+            out.extend_from_slice(&self.let_go.to_le_bytes());
+        }
         write_watermark(self.watermark_us, &mut out);
         out.extend_from_slice(&(self.segments.len() as u32).to_le_bytes());
         for entry in &self.segments {
@@ -101,10 +113,12 @@ impl Segments {
         }
         let mut from = Cursor::new(body, "segment index");
         let version = from.u8()?;
-        if version != INDEX_VERSION {
+        if !(INDEX_VERSION_OF_ALL_ROWS..=INDEX_VERSION).contains(&version) {
             return Err(corrupt(index, format!("unknown version {version}")));
         }
-        let (epoch, next_file, watermark_us) = (Epoch(from.u64()?), from.u64()?, read_watermark(&mut from)?);
+        let (epoch, next_file) = (Epoch(from.u64()?), from.u64()?);
+        let let_go = if version == INDEX_VERSION_OF_ALL_ROWS { 0 } else { from.u64()? };
+        let watermark_us = read_watermark(&mut from)?;
         let count = from.u32()?;
         let mut segments = Vec::with_capacity(count as usize);
         for _ in 0..count {
@@ -117,7 +131,7 @@ impl Segments {
             let segment = Arc::new(Segment::open(&path, rows)?);
             segments.push(SegmentEntry { number, first_ordinal, rows, bytes, segment });
         }
-        Ok(Self { epoch, watermark_us, segments, next_file })
+        Ok(Self { epoch, watermark_us, segments, let_go, next_file })
     }
 }
 
@@ -184,7 +198,16 @@ impl AppendBase {
     /// Removes all rows, durably.
     pub(super) fn clear(&self) -> Result<()> {
         let before = self.contents();
-        let after = Segments { next_file: before.next_file, ..Segments::default() };
+        self.replace_by_none(&before, Segments { next_file: before.next_file, ..Segments::default() })
+    }
+
+    /// Removes all rows, durably, and lets those go that come up to `epoch`, `let_go` in all: what follows is numbered as if they were there.
+    pub(super) fn let_go(&self, epoch: Epoch, watermark_us: Option<(usize, i64)>, let_go: u64) -> Result<()> {
+        let before = self.contents();
+        self.replace_by_none(&before, Segments { epoch, watermark_us, segments: Vec::new(), let_go, next_file: before.next_file })
+    }
+
+    fn replace_by_none(&self, before: &Segments, after: Segments) -> Result<()> {
         replace_file(&self.directory.join("segments.index"), &after.write())?;
         *self.contents.lock() = Arc::new(after);
         before.segments.iter().for_each(|entry| drop(remove_file(&segment_path(&self.directory, entry.number))));

@@ -47,6 +47,11 @@ impl Collection {
         self.fold_with(Eagerness::Now)
     }
 
+    /// Nobody will read what no hold needs: from now on it is forgotten where it would be folded, and so is what has been folded already.
+    pub fn keep_only_held(&self) {
+        self.keeps_only_held.store(true, Ordering::Release);
+    }
+
     /// Nothing is folded after this, and a fold that was under way has ended: another life of the collection may begin in this process, which reads how
     /// far the base has come.
     pub fn close(&self) {
@@ -64,6 +69,12 @@ impl Collection {
         }
         let mut upto = None;
         while let Some((deltas, meta)) = self.take_foldable(eagerness, &mut upto) {
+            if self.keeps_only_held.load(Ordering::Acquire) {
+                let meta = self.let_go(&deltas, meta)?;
+                fold_state.unflushed_since.get_or_insert_with(|| self.now());
+                self.drop_folded(meta);
+                continue;
+            }
             let first_ordinal = deltas[0].links.first_ordinal;
             let stored = deltas.iter().map(|delta| delta.load(&self.layout)).collect::<Result<Vec<Arc<StoredDelta>>>>()?;
             // Who drops or closes the collection waits for this to end.
@@ -126,6 +137,23 @@ impl Collection {
             watermark_us: batch.iter().rev().find_map(|delta| delta.watermark_us).or(state.base.watermark_us),
         };
         Some((batch, meta))
+    }
+
+    /// The base comes to the end of these deltas without their rows, and without those it had. Answers its own words then.
+    fn let_go(&self, deltas: &[Retained], meta: BaseMeta) -> Result<BaseMeta> {
+        match &self.base {
+            Base::Keyed(base) => {
+                let base_rows = self.state.read().base.rows;
+                base.let_go(BaseMeta { rows: base_rows, ..meta })?;
+                Ok(BaseMeta { rows: 0, ..meta })
+            }
+            // Rows are numbered, whether they are kept or not.
+            Base::Append(base) => {
+                let end = deltas.last().map_or(0, Retained::end_ordinal);
+                base.let_go(meta.epoch, meta.watermark_us, end)?;
+                Ok(meta)
+            }
+        }
     }
 
     /// Keyed bases take anything; a segment should not be too small.

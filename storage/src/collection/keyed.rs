@@ -257,11 +257,25 @@ impl KeyedBase {
         if !is_wanted() {
             return Ok(false);
         }
+        self.write_fold(ops, meta)?;
+        Ok(true)
+    }
+
+    /// Removes all rows and comes to an epoch without those up to it.
+    pub(super) fn let_go(&self, meta: BaseMeta) -> Result<()> {
+        let mut ops = WriteOps::new();
+        if meta.rows != 0 {
+            ops.delete_range(&self.row_key(&[]), &self.end_key());
+        }
+        self.write_fold(ops, BaseMeta { rows: 0, ..meta })
+    }
+
+    fn write_fold(&self, mut ops: WriteOps, meta: BaseMeta) -> Result<()> {
         ops.put(&self.meta_key(), &meta.write());
         let bytes = ops.bytes() as u64;
         let written = self.store.write(ops)?;
         self.unflushed.lock().push(UnflushedFold { written, epoch: meta.epoch, bytes });
-        Ok(true)
+        Ok(())
     }
 
     fn fold_rows(&self, deltas: Vec<Arc<StoredDelta>>, ops: &mut WriteOps, is_wanted: &dyn Fn() -> bool) -> Result<()> {

@@ -13,6 +13,7 @@
 //! - `since` is the oldest epoch that can be read, `upper` the newest that is sealed, `durable` the newest that survives a power loss.
 //! - A delta over several epochs is readable at its ends only. Epochs in which nothing changed have no delta and are all readable.
 //! - What a seal or recovery sees a second time (an epoch not above `upper`) is dropped: it is the same.
+//! - That of a sink has no rows in its base: what the target has confirmed is forgotten ([`Collection::keep_only_held`]).
 //! - Readers never take a lock for longer than looking up deltas; a scan sees one epoch for as long as it lives.
 //!
 //! Two kinds of base: RocksDB for rows with keys ([`keyed`]), segment files for rows that are only appended ([`append`]).
@@ -114,6 +115,8 @@ pub struct Collection {
     folding: Mutex<fold::FoldState>,
     /// Nothing is folded any more: it is dropped, or its engine stops.
     is_closed: AtomicBool,
+    /// What no hold needs is forgotten.
+    keeps_only_held: AtomicBool,
     meta: Mutex<MetaFile>,
     memory: MemoryHandle,
     clock: Clock,

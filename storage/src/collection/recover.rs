@@ -80,6 +80,7 @@ impl Collection {
             log: Mutex::new(log),
             folding: Mutex::new(FoldState::default()),
             is_closed: AtomicBool::new(false),
+            keeps_only_held: AtomicBool::new(false),
             meta: Mutex::new(meta),
             clock,
             upper: watch::Sender::new(upper),

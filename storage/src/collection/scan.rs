@@ -314,7 +314,7 @@ impl AppendScan {
     ) -> Self {
         let end = deltas.last().map_or(0, Retained::end_ordinal).max(segments.end());
         let (from, to) = key_bounds(request);
-        let next = ordinal_at_or_above(&from);
+        let next = ordinal_at_or_above(&from).max(segments.start());
         let end = to.map_or(end, |to| end.min(ordinal_at_or_above(&to)));
         Self { layout, projection, segments, deltas, next, end, current: None }
     }

@@ -5,6 +5,9 @@
 
 use hashbrown::HashTable;
 
+/// A set that would have more keys after adding another one is given up: to copy them would take long.
+const MOST_ADDED: usize = 1 << 20;
+
 /// Hashes of evicted keys, one entry per key.
 pub(super) struct ColdKeys {
     hashes: HashTable<u32>,
@@ -31,6 +34,14 @@ impl ColdKeys {
         if self.memory_bytes() > self.limit_bytes {
             self.give_up();
         }
+    }
+
+    /// Adds the keys of another set.
+    pub(super) fn add(&mut self, other: &Self) {
+        if other.given_up || self.hashes.len() + other.hashes.len() > MOST_ADDED {
+            return self.give_up();
+        }
+        other.hashes.iter().for_each(|hash| self.insert(*hash));
     }
 
     /// Takes out a key that is known to be in the set.

@@ -11,6 +11,7 @@ use crate::key_group::key_group;
 use crate::memory::MemoryHandle;
 use crate::state_changelog::{ChangelogWriter, put_varint};
 use crate::state_store::{StateStore, WriteOps};
+use crate::state_table::before_images::BeforeImages;
 use crate::state_table::{JobStore, undo};
 
 /// Number of a state table, unique among all tables of a job and stable for the life of its plan.
@@ -67,6 +68,11 @@ impl TableContext {
         }
     }
 
+    /// Whether every subtask sees the entries of all.
+    pub(super) fn is_single(&self) -> bool {
+        matches!(self.distribution, KeyDistribution::Single)
+    }
+
     /// The key groups whose entries this table holds.
     pub(crate) fn groups(&self) -> Range<u16> {
         match self.distribution {
@@ -109,6 +115,32 @@ impl TableContext {
     /// Bounds of this table's keys in `group`.
     pub(crate) fn group_range(&self, group: u16) -> (Vec<u8>, Vec<u8>) {
         Self::range_of(self.id, group)
+    }
+
+    /// The place of a table that takes this one's.
+    pub(crate) fn again(&self) -> Self {
+        let memory = self.task.store.budget().handle(&format!("state table {}", self.id));
+        Self { id: self.id, task: self.task.clone(), distribution: self.distribution.clone(), memory }
+    }
+
+    /// Notes that a segment of the changelog ends at `position`, in the before-images if some are to be kept.
+    pub(super) fn end_segment(&self, images: &mut Option<BeforeImages>, position: u64) {
+        let undo = self.task.store.undo();
+        if undo.named_if_kept(self.task.writer).is_none() {
+            *images = None;
+            return;
+        }
+        images.get_or_insert_with(|| BeforeImages::new(undo.images())).end_segment(position);
+        self.forget_images(images);
+    }
+
+    /// Drops before-images of what a complete checkpoint has.
+    pub(super) fn forget_images(&self, images: &mut Option<BeforeImages>) {
+        if let Some(images) = images
+            && let Some(named) = self.task.store.undo().named_if_kept(self.task.writer)
+        {
+            images.forget(named);
+        }
     }
 
     /// The job's store, `None` as long as nothing was ever written to it.

@@ -18,7 +18,7 @@ use crate::error::{Result, StorageError};
 use crate::memory::MemoryBudget;
 use crate::rocks::{RocksShared, RocksStore};
 use crate::state_store::{MemoryStore, StateBackend, StateStore, WriteOps};
-use crate::state_table::undo::Undo;
+use crate::state_table::undo::{PutBack, Undo};
 
 /// What a [`JobStore`] is made of.
 #[derive(Clone)]
@@ -70,7 +70,7 @@ impl JobStore {
     /// An empty store.
     pub fn open(spec: JobStoreSpec) -> Result<Arc<Self>> {
         let scratch = new_scratch(&spec.directory)?;
-        let undo = Undo::new(spec.budget.handle("state to go back to"));
+        let undo = Undo::new(&spec.budget);
         let store = Self {
             undo,
             spec,
@@ -154,10 +154,10 @@ impl JobStore {
         Self::open(JobStoreSpec { directory: self.scratch("beside")?, ..self.spec.clone() })
     }
 
-    /// Takes back what `writer` has written behind the newest complete checkpoint, and forgets the writer. Answers how many keys that were; `None`,
-    /// and then nothing is done, if it is not known.
-    pub(crate) fn undo_writer(&self, writer: u32) -> Result<Option<usize>> {
-        let Some((mut ops, keys)) = self.undo.take(writer) else { return Ok(None) };
+    /// Takes back what `writer` has written behind the newest complete checkpoint, each key as `put_back` says, and forgets the writer. Answers how
+    /// many keys that were; `None`, and then nothing is done, if it is not known.
+    pub(crate) fn undo_writer(&self, writer: u32, put_back: &dyn Fn(&[u8]) -> PutBack) -> Result<Option<usize>> {
+        let Some((mut ops, keys)) = self.undo.take(writer, put_back) else { return Ok(None) };
         ops.delete(&[RESERVED_GROUP.as_slice(), &writer.to_be_bytes()].concat());
         self.ensure_open()?.write(ops)?;
         self.positions.lock().remove(&writer);
@@ -195,14 +195,6 @@ impl JobStore {
     /// Asks the tasks to bring everything into the store. Returns the number of the request.
     pub(crate) fn want_image(&self) -> u64 {
         self.image_wanted.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Asks the tasks to bring everything into the store as fast as they can while they go on, so that they will have little to hand over. Returns
-    /// the number of the request; the [report](crate::checkpoint::CheckpointReport::swept) of a checkpoint says when all have answered it.
-    pub fn hasten_sweep(&self) -> u64 {
-        let request = self.want_image();
-        self.hastened.fetch_max(request, Ordering::Relaxed);
-        request
     }
 
     /// Somebody waits for the image that is asked for.

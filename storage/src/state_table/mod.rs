@@ -16,20 +16,23 @@
 //! without a trace; others leave a tombstone until changelog and store have the deletion.
 //!
 //! # Handing over
-//! A task can leave its entries in the store for tasks that go on in the same process with other key groups: see
+//! A task can leave its tables to tasks that go on in the same process with other key groups: see [`handed`] and
 //! [`TaskState::hand_over`].
 //!
 //! # Sweeps
 //! A materialization needs every entry in the store. The task starts a sweep at a checkpoint; tables then flush a bounded number of bytes
 //! with each `relieve` until they have passed over everything that existed at the start.
 
+mod before_images;
 mod blocks;
 mod cold;
 mod context;
 mod dirty_queue;
 mod flush;
+mod handed;
 mod job_store;
 mod large;
+mod left;
 mod merge;
 mod packed;
 mod point;
@@ -46,8 +49,11 @@ use crate::error::Result;
 
 pub use context::{KeyDistribution, KeyLengthFn, TableId};
 pub(crate) use context::{TableContext, TaskShared};
+pub use handed::{HandedTables, HandedTask};
 pub(crate) use job_store::ImageFile;
 pub use job_store::{JobStore, JobStoreSpec};
+pub(crate) use left::ChangedTables;
+pub use left::{KeptTables, LeftTable, LeftTables};
 pub use point::PointTable;
 pub use range::RangeTable;
 pub(crate) use task_state::Sweep;
@@ -96,6 +102,17 @@ pub trait StateTable: Send {
     /// Appends to the state changelog what has been dirty for `age_us` microseconds, so that little is left for the checkpoint. To be called
     /// at each barrier, with its time.
     fn log_aged(&mut self, now_us: i64, age_us: i64);
+
+    /// The changelog has everything, in a segment that ends at `position`: from here on the table notes what its entries were, if the task may be
+    /// put back.
+    fn end_segment(&mut self, position: u64);
+
+    /// Leaves the table to another task, for [`TaskState::lose`]; an empty one is in its place then. `None` if it failed in the midst of a call, or
+    /// has not noted what to go back to.
+    fn leave(&mut self) -> Option<LeftTable>;
+
+    /// Leaves the table to others, after the last checkpoint; an empty one is in its place then. `None` if others have it from the store.
+    fn hand_over(&mut self) -> Result<Option<LeftTable>>;
 
     /// Bytes the table takes in memory.
     fn memory_bytes(&self) -> usize;

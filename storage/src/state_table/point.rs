@@ -3,14 +3,20 @@
 //! Entries live as records of [`Resident`]; evicted ones in the store, remembered by [`ColdKeys`]. An entry deleted while changelog or store
 //! may have a version of it stays in memory as a tombstone until both have the deletion.
 
+mod inherit;
+mod restore;
+
+use super::before_images::BeforeImages;
 use super::blocks::{Handle, Loc};
 use super::cold::ColdKeys;
 use super::context::TableContext;
 use super::dirty_queue::DirtyQueue;
 use super::flush::FlushOrder;
+use super::handed::Inherited;
+use super::left::LeftTable;
 use super::merge::merge_with_store;
 use super::resident::{Resident, hash_key};
-use super::{ChangeSink, Kept, RestoreTable, StateTable, TableId, VisitFn};
+use super::{ChangeSink, StateTable, TableId, VisitFn};
 use crate::encoding::EncodedRows;
 use crate::error::Result;
 use crate::state_store::WriteOps;
@@ -52,6 +58,12 @@ pub struct PointTable {
     /// Next block to sweep.
     sweep: Option<usize>,
     scratch: Vec<u8>,
+    /// What there is to go back to, if the task may be put back.
+    images: Option<BeforeImages>,
+    /// A call is under way, or one has failed: what is in memory may be half changed.
+    in_call: bool,
+    /// What has still to be taken over from tables of other tasks.
+    inherited: Inherited<Self>,
 }
 
 impl PointTable {
@@ -68,20 +80,30 @@ impl PointTable {
             pressure: 0,
             sweep: None,
             scratch: Vec::new(),
+            images: None,
+            in_call: false,
+            inherited: Inherited::default(),
         }
     }
 
     /// Makes sure that [`get`](Self::get) answers for `keys`: those that are not in memory are read in one sorted batch. Nearly free while
     /// everything is in memory. What was loaded stays until the next [`relieve`](StateTable::relieve).
     pub fn load(&mut self, keys: &EncodedRows) -> Result<()> {
+        self.in_call = true;
+        self.load_missing(keys)?;
+        self.in_call = false;
+        Ok(())
+    }
+
+    fn load_missing(&mut self, keys: &EncodedRows) -> Result<()> {
         self.resident.prefetch(keys.iter());
-        if self.cold.is_empty() {
+        if self.cold.is_empty() && self.inherited.is_empty() {
             return Ok(());
         }
         let mut missing = Vec::new();
         for (index, key) in keys.iter().enumerate() {
             let hash = hash_key(key);
-            match self.resident.find(hash, key) {
+            match self.find(hash, key) {
                 Some(loc) => self.set_flags(loc, REFERENCED),
                 None if self.cold.may_contain(hash) => {
                     let mut full_key = Vec::with_capacity(4 + key.len());
@@ -115,8 +137,11 @@ impl PointTable {
 
     /// Sets `key` to `value`, whether or not the key was loaded.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.in_call = true;
         let hash = hash_key(key);
-        if let Some(loc) = self.resident.find(hash, key) {
+        let found = self.find(hash, key);
+        self.note(hash, key, found);
+        if let Some(loc) = found {
             let moved = self.resident.set_value(loc, value);
             self.touch(moved, moved != loc, 0);
         } else {
@@ -124,12 +149,18 @@ impl PointTable {
             let loc = self.resident.insert(hash, key, value, 0, kept);
             self.touch(loc, true, 0);
         }
+        self.in_call = false;
     }
 
     /// Removes `key`, if it is there, whether or not it was loaded.
     pub fn delete(&mut self, key: &[u8]) {
+        self.in_call = true;
         let hash = hash_key(key);
-        match self.resident.find(hash, key) {
+        let found = self.find(hash, key);
+        if found.is_some() || self.cold.may_contain(hash) {
+            self.note(hash, key, found);
+        }
+        match found {
             Some(loc) if self.resident.blocks().flags(loc) & (STORED | LOGGED) == 0 => self.remove(loc),
             Some(loc) => self.bury(loc),
             None if self.cold.may_contain(hash) => {
@@ -138,10 +169,12 @@ impl PointTable {
             }
             None => {}
         }
+        self.in_call = false;
     }
 
     /// Visits all entries in order of key group, then key: in memory and in the store. For restarts and rare full passes.
     pub fn scan_all(&mut self, f: &mut VisitFn<'_>) -> Result<()> {
+        while !self.take_over(usize::MAX) {}
         let blocks = self.resident.blocks();
         let mut entries: Vec<(u16, Loc)> = self.resident.locs().map(|loc| (self.context.group(blocks.key(loc)), loc)).collect();
         entries.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| blocks.key(a.1).cmp(blocks.key(b.1))));
@@ -348,22 +381,47 @@ impl StateTable for PointTable {
     }
 
     fn drain_dirty(&mut self, sink: &mut ChangeSink<'_>) {
+        self.in_call = true;
         let handles = self.dirty.take_all();
         self.log_handles(&handles, sink);
         self.dirty_bytes = 0;
+        self.in_call = false;
     }
 
     fn log_aged(&mut self, now_us: i64, age_us: i64) {
+        self.in_call = true;
         let aged = self.dirty.take_aged(now_us, age_us);
         self.append_to_log(&aged);
+        self.in_call = false;
+    }
+
+    fn end_segment(&mut self, position: u64) {
+        self.context.end_segment(&mut self.images, position);
+    }
+
+    fn leave(&mut self) -> Option<LeftTable> {
+        let empty = Self::new(self.context.again());
+        let left = std::mem::replace(self, empty);
+        (!left.in_call && left.images.is_some()).then(|| LeftTable::point(left))
+    }
+
+    fn hand_over(&mut self) -> Result<Option<LeftTable>> {
+        if self.context.is_single() {
+            return self.flush_all().map(|()| None);
+        }
+        Ok(Some(self.leave_to_heirs()))
     }
 
     fn memory_bytes(&self) -> usize {
         let handles = self.dirty.memory_bytes() + self.tombstones.capacity() * size_of::<Handle>();
-        self.resident.memory_bytes() + self.cold.memory_bytes() + handles
+        let inherited = self.inherited.memory_bytes(Self::memory_bytes);
+        self.resident.memory_bytes() + self.cold.memory_bytes() + handles + inherited
     }
 
     fn relieve(&mut self) -> Result<()> {
+        self.in_call = true;
+        self.context.forget_images(&mut self.images);
+        self.take_some();
         if self.dirty_bytes > DIRTY_BOUND_BYTES {
             let older = self.dirty.take_half();
             self.append_to_log(&older);
@@ -373,16 +431,18 @@ impl StateTable for PointTable {
         }
         self.context.memory.resize(self.memory_bytes());
         let crowded = self.resident.blocks().is_crowded();
-        if !self.context.memory.over_budget() && !crowded {
+        if self.context.memory.over_budget() || crowded {
+            let own = self.memory_bytes();
+            let share = self.context.excess_share(own, self.pressure);
+            self.pressure += 1;
+            self.evict(if crowded { share.max(own / 8) } else { share })?;
+            self.context.memory.resize(self.memory_bytes());
+        } else {
             self.pressure = 0;
-            return self.context.task.changelog.lock().spill();
         }
-        let own = self.memory_bytes();
-        let share = self.context.excess_share(own, self.pressure);
-        self.pressure += 1;
-        self.evict(if crowded { share.max(own / 8) } else { share })?;
-        self.context.memory.resize(self.memory_bytes());
-        self.context.task.changelog.lock().spill()
+        self.context.task.changelog.lock().spill()?;
+        self.in_call = false;
+        Ok(())
     }
 
     fn begin_sweep(&mut self) {
@@ -391,6 +451,11 @@ impl StateTable for PointTable {
 
     fn sweep(&mut self, bytes: usize) -> Result<bool> {
         let Some(mut block) = self.sweep else { return Ok(true) };
+        self.in_call = true;
+        if !self.take_over(bytes) {
+            self.in_call = false;
+            return Ok(false);
+        }
         self.flush_tombstones()?;
         let mut flushed = 0;
         while block < self.resident.blocks().block_count() && flushed < bytes {
@@ -407,54 +472,12 @@ impl StateTable for PointTable {
             block += 1;
             self.sweep = Some(block);
         }
+        self.in_call = false;
         if block < self.resident.blocks().block_count() {
             return Ok(false);
         }
         self.sweep = None;
         Ok(true)
-    }
-}
-
-impl RestoreTable for PointTable {
-    fn restore_stored(&mut self, key: &[u8], value: &[u8]) -> Result<Kept> {
-        let hash = hash_key(key);
-        if !self.context.has_room_to_restore() {
-            self.cold.insert(hash);
-            return Ok(Kept::InStore);
-        }
-        self.resident.insert(hash, key, value, 0, STORED | LOGGED);
-        self.context.memory.resize(self.memory_bytes());
-        Ok(Kept::InMemory)
-    }
-
-    fn give_up(&mut self) {
-        self.cold.give_up();
-    }
-
-    fn restore_logged(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let hash = hash_key(key);
-        let found = self.resident.find(hash, key);
-        let stored = found.map_or(self.cold.may_contain(hash), |loc| self.resident.blocks().flags(loc) & STORED != 0);
-        match (value, found) {
-            (Some(value), Some(loc)) => {
-                let moved = self.resident.set_value(loc, value);
-                let flags = self.resident.blocks().flags(moved) & !TOMBSTONE;
-                self.resident.blocks_mut().set_flags(moved, flags | UNFLUSHED | LOGGED);
-            }
-            (Some(value), None) => {
-                let flags = UNFLUSHED | LOGGED | if stored { STORED } else { 0 };
-                self.resident.insert(hash, key, value, 0, flags);
-            }
-            (None, Some(loc)) if !stored => self.resident.remove(loc),
-            (None, None) if !stored => {}
-            (None, found) => {
-                let loc = found.unwrap_or_else(|| self.resident.insert(hash, key, &[], 0, 0));
-                self.resident.blocks_mut().set_value_len(loc, 0);
-                self.resident.blocks_mut().set_flags(loc, TOMBSTONE | UNFLUSHED | STORED | LOGGED);
-                self.tombstones.push(self.resident.handle(loc));
-            }
-        }
-        Ok(())
     }
 }
 

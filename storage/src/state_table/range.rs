@@ -8,17 +8,21 @@
 //! becomes empty stays as a record until the store has forgotten its entries, or a later load would bring them back.
 
 mod evict;
+mod inherit;
 mod load;
+mod notes;
 mod read;
 mod restore;
 
 use std::ops::Bound;
 
 use super::StateTable;
+use super::before_images::BeforeImages;
 use super::blocks::{Handle, Loc};
 use super::cold::ColdKeys;
 use super::context::TableContext;
 use super::dirty_queue::DirtyQueue;
+use super::handed::Inherited;
 use super::large::{LIST_BYTES, LIST_ENTRIES, LargeGroup, Segment};
 use super::packed::{self, DEAD, DIRTY, LOGGED, PackedList, STORED, UNFLUSHED};
 use super::resident::{Resident, hash_key};
@@ -87,6 +91,12 @@ pub struct RangeTable {
     /// While restoring: the group that did not fit whole, after which no other is taken.
     restore_refused: Option<Box<[u8]>>,
     scratch: Vec<u8>,
+    /// What there is to go back to, if the task may be put back.
+    images: Option<BeforeImages>,
+    /// A call is under way, or one has failed: what is in memory may be half changed.
+    in_call: bool,
+    /// What has still to be taken over from tables of other tasks.
+    inherited: Inherited<Self>,
 }
 
 /// A small group's list in its record, which moves when it outgrows it.
@@ -135,25 +145,39 @@ impl RangeTable {
             sweep_again_large: Vec::new(),
             restore_refused: None,
             scratch: Vec::new(),
+            images: None,
+            in_call: false,
+            inherited: Inherited::default(),
         }
     }
 
     /// Sets the value at (`prefix`, `suffix`), whether or not there is one. Never reads the store.
     pub fn put(&mut self, prefix: &[u8], suffix: &[u8], value: &[u8]) {
+        self.in_call = true;
+        self.claim(prefix);
+        self.note(prefix, suffix);
         self.set(prefix, suffix, value, CHANGED);
+        self.in_call = false;
     }
 
     /// Removes the entry at (`prefix`, `suffix`), if there is one. Never reads the store.
     pub fn delete(&mut self, prefix: &[u8], suffix: &[u8]) {
+        self.in_call = true;
+        self.claim(prefix);
+        self.note(prefix, suffix);
         self.unset(prefix, suffix, true);
+        self.in_call = false;
     }
 
     /// Removes all entries under `prefix`. Reads the keys of those that are not in memory.
     pub fn delete_prefix(&mut self, prefix: &[u8]) -> Result<()> {
+        self.claim(prefix);
         let hash = hash_key(prefix);
         if self.groups.find(hash, prefix).is_none() && !self.cold.may_contain(hash) {
             return Ok(());
         }
+        self.in_call = true;
+        self.note_group(prefix);
         let stored = self.bury_stored(prefix)?;
         let loc = match self.groups.find(hash, prefix) {
             Some(loc) => {
@@ -169,12 +193,8 @@ impl RangeTable {
             }
         };
         self.note_empty(loc);
+        self.in_call = false;
         Ok(())
-    }
-
-    /// Writes and evicts what is beyond bounds; see [`StateTable::relieve`].
-    pub fn relieve(&mut self) -> Result<()> {
-        StateTable::relieve(self)
     }
 
     fn set(&mut self, prefix: &[u8], suffix: &[u8], value: &[u8], mark: Mark) {
@@ -356,7 +376,7 @@ impl RangeTable {
     fn forget(&mut self, loc: Loc) {
         let flags = self.groups.blocks().flags(loc);
         if flags & LARGE != 0 {
-            self.drop_large(self.large_id(loc));
+            self.take_large(self.large_id(loc));
         } else if flags & COMPLETE == 0 {
             self.partial -= 1;
         }
@@ -395,11 +415,12 @@ impl RangeTable {
         (self.large.len() - 1) as u32
     }
 
-    fn drop_large(&mut self, id: u32) {
+    fn take_large(&mut self, id: u32) -> LargeGroup {
         let group = self.large[id as usize].take().expect("a large group by its number");
         self.large_bytes -= group.bytes;
         self.partial -= usize::from(!group.is_complete());
         self.unused_large.push(id);
+        group
     }
 
     /// Makes a small group a large one. Returns where its record is now.
@@ -431,7 +452,7 @@ impl RangeTable {
         if old & LARGE != 0 {
             let id = self.large_id(loc);
             stored = if self.large_group(id).stored { GROUP_STORED } else { 0 };
-            self.drop_large(id);
+            self.take_large(id);
         } else if old & COMPLETE == 0 {
             self.partial -= 1;
         }
@@ -453,7 +474,7 @@ impl RangeTable {
         }
         let segment = Segment::of(list, true);
         let stored = if group.stored { GROUP_STORED } else { 0 };
-        self.drop_large(id);
+        self.take_large(id);
         let moved = self.groups.set_value(loc, &segment.list);
         self.groups.blocks_mut().set_count(moved, segment.count);
         self.groups.blocks_mut().set_flags(moved, COMPLETE | stored);

@@ -1,25 +1,26 @@
 //! The state of one subtask: its tables, and the checkpoint of what changed in them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::checkpoint::RestoredState;
+use crate::checkpoint::{LostTask, RestoredState};
 use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
 use crate::state_changelog::{ChangelogWriter, SegmentPart};
 use crate::state_table::JobStore;
-use crate::state_table::{Kept, KeyDistribution, PointTable, RangeTable, RestoreTable, StateTable, TableContext, TableId, TaskShared};
+use crate::state_table::{
+    HandedTables, HandedTask, Kept, KeptTables, KeyDistribution, LeftTable, LeftTables, PointTable, RangeTable, RestoreTable, StateTable,
+    TableContext, TableId, TaskShared,
+};
 
 /// Bytes that a subtask flushes at a time for a materialization, beside as many as it has logged since the last time: its work waits for a few
 /// milliseconds at most, and the log grows by no more than the state until the materialization is there.
 const SWEEP_STEP_BYTES: usize = 32 << 10;
 /// Bytes of a table that are flushed at a time for what somebody waits for.
 const URGENT_SWEEP_BYTES: usize = 256 << 10;
-/// Bytes that a task flushes at a time when it hands over.
-const HAND_OVER_BYTES: usize = 4 << 20;
 const RELIEVE_EVERY: usize = 4096;
 /// A subtask that is restarted alone reads all that is its own at once if the store of its job has no more bytes than this. Tests have small stores.
 const SMALL_STORE_BYTES: u64 = if cfg!(test) { 32 << 10 } else { 4 << 20 };
@@ -34,8 +35,10 @@ pub enum StateOrigin {
     Empty,
     /// A checkpoint, whose materialization has been brought into the store.
     Checkpoint(RestoredState),
-    /// Other subtasks of the same life of the job, which have left all they had in the store; see [`TaskState::hand_over`].
-    Store,
+    /// Other subtasks of the same life of the job, which have ended; see [`TaskState::hand_over`].
+    Handed(HandedTables),
+    /// A subtask of the same key groups that has failed, whose tables have been put back to a checkpoint; see [`TaskState::lose`].
+    Kept(KeptTables),
 }
 
 /// Creates the state tables of one subtask and takes their checkpoints. One thread at a time uses it and its tables.
@@ -123,8 +126,16 @@ impl TaskState {
 
     /// A table with hash access, distributed by a part of its key.
     pub fn point_table_by(&mut self, id: TableId, distribution: KeyDistribution) -> Result<PointTable> {
-        let mut table = PointTable::new(self.context(id, distribution)?);
-        self.restore(&mut table, self.shared.key_groups.clone())?;
+        let context = self.context(id, distribution)?;
+        if let StateOrigin::Kept(tables) = &self.origin {
+            return take_kept(tables, id, LeftTable::into_point).map(|table| table.adopt(context));
+        }
+        let mut table = PointTable::new(context);
+        match &self.origin {
+            StateOrigin::Handed(handed) => table.inherit(handed.points(id, &self.shared.key_groups)),
+            StateOrigin::Empty | StateOrigin::Checkpoint(_) | StateOrigin::Kept(_) => self.restore(&mut table)?,
+        }
+        table.end_segment(0);
         Ok(table)
     }
 
@@ -135,15 +146,27 @@ impl TaskState {
 
     /// A table of ordered groups, distributed by a part of its prefix.
     pub fn range_table_by(&mut self, id: TableId, distribution: KeyDistribution) -> Result<RangeTable> {
-        let mut table = RangeTable::new(self.context(id, distribution)?);
-        self.restore(&mut table, self.shared.key_groups.clone())?;
+        let context = self.context(id, distribution)?;
+        if let StateOrigin::Kept(tables) = &self.origin {
+            return take_kept(tables, id, LeftTable::into_range).map(|table| table.adopt(context));
+        }
+        let mut table = RangeTable::new(context);
+        match &self.origin {
+            StateOrigin::Handed(handed) => table.inherit(handed.ranges(id, &self.shared.key_groups)),
+            StateOrigin::Empty | StateOrigin::Checkpoint(_) | StateOrigin::Kept(_) => self.restore(&mut table)?,
+        }
+        table.end_segment(0);
         Ok(table)
     }
 
     /// A table for what has no distribution key (positions, offsets). After a restart every subtask sees the entries of all; an entry may
     /// be changed by one subtask only until the next restart.
     pub fn singleton_table(&mut self, id: TableId) -> Result<PointTable> {
-        let mut table = PointTable::new(self.context(id, KeyDistribution::Single)?);
+        let context = self.context(id, KeyDistribution::Single)?;
+        if let StateOrigin::Kept(tables) = &self.origin {
+            return take_kept(tables, id, LeftTable::into_point).map(|table| table.adopt(context));
+        }
+        let mut table = PointTable::new(context);
         // Other subtasks hold the same entries. Were each to flush its own copy, an old copy could replace a newer one in the store.
         if let StateOrigin::Checkpoint(restored) = &self.origin {
             restored.replay_into(&self.shared.store, id)?;
@@ -176,6 +199,7 @@ impl TaskState {
         let parts = changelog.finish_segment();
         let position = changelog.position();
         drop(changelog);
+        tables.iter_mut().for_each(|table| table.end_segment(position));
         // Past this point nothing may fail: the changes are only in `parts` now.
         self.sweep_at(tables, epoch);
         self.sequence += 1;
@@ -192,14 +216,26 @@ impl TaskState {
         })
     }
 
-    /// Leaves everything in the store, for subtasks that begin with [`StateOrigin::Store`]: no entry is encoded anew, only who owns it changes.
+    /// Leaves everything to subtasks that begin with [`StateOrigin::Handed`]: no entry is encoded anew, only who owns it changes.
     /// To be called after a last [`snapshot`](Self::snapshot); the tables must not be used afterwards.
-    pub fn hand_over(&mut self, tables: &mut [&mut dyn StateTable]) -> Result<()> {
+    pub fn hand_over(&mut self, tables: &mut [&mut dyn StateTable]) -> Result<HandedTask> {
+        let mut handed = BTreeMap::new();
         for table in tables.iter_mut() {
-            table.begin_sweep();
-            while !table.sweep(HAND_OVER_BYTES)? {}
+            if let Some(left) = table.hand_over()? {
+                handed.insert(table.id(), left);
+            }
         }
-        Ok(())
+        Ok(HandedTask { key_groups: self.shared.key_groups.clone(), tables: handed })
+    }
+
+    /// The task has failed. Takes over `tables`, which are all it has as far as they can be had, for the task in its place; what
+    /// [`Checkpointer::rewind`](crate::checkpoint::Checkpointer::rewind) needs. Neither it nor they are to be used afterwards.
+    pub fn lose(&mut self, tables: &mut [&mut dyn StateTable]) -> LostTask {
+        let left = tables.iter_mut().filter_map(|table| Some((table.id(), table.leave()?)));
+        let left: BTreeMap<TableId, LeftTable> = left.collect();
+        // All of them or none: one may have been lost with what failed.
+        let tables = left.keys().eq(&self.tables).then_some(LeftTables { tables: left });
+        LostTask { writer: self.shared.writer, key_groups: self.shared.key_groups.clone(), tables }
     }
 
     /// Whether everything is being brought into the store, a little at a time.
@@ -259,18 +295,9 @@ impl TaskState {
         Ok(TableContext { id, task: self.shared.clone(), distribution, memory })
     }
 
-    fn restore(&self, table: &mut (impl RestoreTable + StateTable), groups: Range<u16>) -> Result<()> {
-        let restored = match &self.origin {
-            StateOrigin::Empty => return Ok(()),
-            StateOrigin::Store => {
-                // What is needed is read when it is. To read everything now would take long, and other subtasks wait for this one.
-                if self.shared.store.opened().is_some() {
-                    table.give_up();
-                }
-                return Ok(());
-            }
-            StateOrigin::Checkpoint(restored) => restored,
-        };
+    fn restore(&self, table: &mut (impl RestoreTable + StateTable)) -> Result<()> {
+        let StateOrigin::Checkpoint(restored) = &self.origin else { return Ok(()) };
+        let groups = self.shared.key_groups.clone();
         if restored.is_rewound() && self.shared.store.approximate_bytes() > SMALL_STORE_BYTES {
             // The others wait for this subtask: what it needs of the store it reads when it needs it.
             table.give_up();
@@ -312,6 +339,12 @@ impl TaskState {
         }
         Ok(read)
     }
+}
+
+/// Takes a table that was kept.
+fn take_kept<T>(tables: &KeptTables, id: TableId, kind: impl FnOnce(LeftTable) -> Option<T>) -> Result<T> {
+    let missing = || StorageError::Internal(format!("state table {id} was not kept"));
+    tables.take(id).and_then(kind).ok_or_else(missing)
 }
 
 #[cfg(test)]

@@ -6,12 +6,13 @@
 //! checkpoint says too. A checkpoint that becomes complete makes them void. Too many are not kept; then the task's key groups are filled anew.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::error::Result;
-use crate::memory::MemoryHandle;
+use crate::memory::{MemoryBudget, MemoryHandle};
 use crate::state_changelog::RecentChanges;
 use crate::state_store::{StateStore, WriteOp, WriteOps};
 
@@ -26,6 +27,19 @@ pub(crate) struct Undo {
     is_kept: AtomicBool,
     writers: Mutex<BTreeMap<u32, OfWriter>>,
     memory: MemoryHandle,
+    /// Of the tables' own notes.
+    images: Arc<MemoryHandle>,
+}
+
+/// What becomes of a key that a lost task may have changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PutBack {
+    /// It stays: it is as it is in the checkpoint.
+    Nothing,
+    /// It gets the value back that was replaced. The checkpoint may have a later one in its log.
+    AsItWas,
+    /// It is removed: the checkpoint does not have it.
+    Removed,
 }
 
 /// Of one writer.
@@ -70,8 +84,14 @@ fn bytes_of(before: &Before) -> usize {
 
 impl Undo {
     /// Nothing is kept until [`Self::keep`] says so.
-    pub(super) fn new(memory: MemoryHandle) -> Self {
-        Self { is_kept: AtomicBool::new(false), writers: Mutex::default(), memory }
+    pub(super) fn new(budget: &MemoryBudget) -> Self {
+        let images = Arc::new(budget.handle("what tables held before"));
+        Self { is_kept: AtomicBool::new(false), writers: Mutex::default(), memory: budget.handle("state to go back to"), images }
+    }
+
+    /// In which tables count what their entries were before.
+    pub(super) fn images(&self) -> Arc<MemoryHandle> {
+        self.images.clone()
     }
 
     pub(super) fn keep(&self, is_kept: bool) {
@@ -134,7 +154,7 @@ impl Undo {
 
     /// What is to be written so that the store has nothing of `writer` behind the newest complete checkpoint, and of how many keys that is; `None`
     /// if it is not known. Nothing is kept of the writer from then on.
-    pub(super) fn take(&self, writer: u32) -> Option<(WriteOps, usize)> {
+    pub(super) fn take(&self, writer: u32, put_back: &dyn Fn(&[u8]) -> PutBack) -> Option<(WriteOps, usize)> {
         let of = self.writers.lock().remove(&writer).unwrap_or_default();
         self.memory.shrink(of.bytes);
         if of.lost_upto > of.named {
@@ -142,7 +162,11 @@ impl Undo {
         }
         let mut oldest: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
         for (key, value) in of.batches.into_iter().flat_map(|(_, before)| before) {
-            oldest.entry(key).or_insert(value);
+            match put_back(&key) {
+                PutBack::Nothing => {}
+                PutBack::AsItWas => drop(oldest.entry(key).or_insert(value)),
+                PutBack::Removed => drop(oldest.entry(key).or_insert(None)),
+            }
         }
         let mut ops = WriteOps::new();
         for (key, value) in &oldest {

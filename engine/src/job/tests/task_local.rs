@@ -181,6 +181,8 @@ async fn fails_everywhere(timeout: Duration) {
         assert_eq!(read(&bench.engine).await, expected(&table), "parallelism {parallelism}");
         let mut failures = 0;
         for place in PLACES.into_iter().chain(PLACES) {
+            // A subtask keeps little more than what it takes in one round of all keys: there must be a checkpoint between two of them.
+            bench.job.checkpoint().await.expect("a checkpoint");
             // Few keys first, so that there is something to be replayed, then many.
             for count in [10, KEYS] {
                 round += 1;
@@ -204,6 +206,7 @@ async fn fails_everywhere(timeout: Duration) {
         let alone = recoveries.iter().filter(|recovery| recovery.subtask.is_some());
         assert_eq!(alone.clone().count(), failures, "{recoveries:?}");
         assert!(failures == 6 && alone.clone().all(|recovery| recovery.why_whole.is_none()), "{recoveries:?}");
+        assert!(alone.clone().all(|recovery| recovery.restored_from() == Some("memory")), "{recoveries:?}");
         let status = bench.job.status(bench.engine.coordinator().closed());
         assert_eq!((status.restarts, status.approximate_from), (0, None), "{recoveries:?}");
         bench.job.checkpoint().await.expect("a checkpoint");

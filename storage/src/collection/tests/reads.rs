@@ -307,3 +307,40 @@ fn rows_have_a_size_wherever_they_are() {
         assert!([sealed, folded, flushed].iter().all(|bytes| *bytes > 20_000), "{sealed} {folded} {flushed}");
     }
 }
+
+/// What nobody will read is not kept, whether it was folded before or not, and what is held is there, also after a restart.
+#[test]
+fn only_what_is_held_is_kept_where_nobody_reads_the_rest() {
+    for key in [unique(), CollectionKey::WholeRow, CollectionKey::AppendOnly] {
+        let place = Place::new(1 << 20);
+        let collection = place.open(key.clone());
+        let seal = |collection: &Arc<Collection>, epoch: i64| {
+            let rows: Vec<_> = (0..100).map(|id| (row(100 * epoch + id, "a name", 1.0), 1)).collect();
+            collection.seal(Epoch(epoch as u64), vec![signed(&rows)], None).unwrap();
+        };
+        seal(&collection, 1);
+        collection.fold_now().unwrap();
+        assert_eq!(contents(&collection, Epoch(1)).len(), 100, "{key:?}");
+        collection.keep_only_held();
+        (2..8).for_each(|epoch| seal(&collection, epoch));
+        let hold = collection.hold(Epoch(5)).unwrap();
+        collection.fold_now().unwrap();
+        drop((hold, collection));
+
+        let collection = place.open(key.clone());
+        collection.keep_only_held();
+        let mut hold = collection.hold(Epoch(5)).unwrap();
+        assert_eq!((collection.since(), collection.upper()), (Epoch(5), Epoch(7)), "{key:?}");
+        assert_eq!(contents(&collection, Epoch(5)), [], "{key:?}");
+        let deltas = collection.deltas(Epoch(5), Epoch(7)).unwrap();
+        assert_eq!(deltas.iter().map(|delta| rows_of(&delta.batches[0].batch).len()).collect::<Vec<_>>(), [100, 100], "{key:?}");
+        seal(&collection, 8);
+        hold.advance(Epoch(7));
+        collection.fold_now().unwrap();
+        drop((hold, collection));
+
+        let collection = place.open(key.clone());
+        assert_eq!(contents(&collection, Epoch(8)).len(), 100, "{key:?}");
+        assert_eq!(texts(&contents(&collection, Epoch(8)))[0], row(800, "a name", 1.0).text(), "{key:?}");
+    }
+}

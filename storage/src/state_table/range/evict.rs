@@ -5,6 +5,7 @@ use std::ops::Bound;
 use super::super::blocks::{Handle, Loc};
 use super::super::flush::FlushOrder;
 use super::super::large::LargeGroup;
+use super::super::left::LeftTable;
 use super::super::packed::{self, DIRTY, UNFLUSHED};
 use super::super::{ChangeSink, StateTable, TableId};
 use super::{
@@ -55,6 +56,11 @@ fn log_list(key: &mut Vec<u8>, list: &mut [u8], sink: &mut ChangeSink<'_>) {
 }
 
 impl RangeTable {
+    /// Writes and evicts what is beyond bounds; see [`StateTable::relieve`].
+    pub fn relieve(&mut self) -> Result<()> {
+        StateTable::relieve(self)
+    }
+
     pub(super) fn tombstone_bound(&self) -> usize {
         TOMBSTONE_BOUND_BYTES.min(self.context.memory.limit() / 16)
     }
@@ -348,12 +354,29 @@ impl StateTable for RangeTable {
     }
 
     fn drain_dirty(&mut self, sink: &mut ChangeSink<'_>) {
+        self.in_call = true;
         let (small, large) = (self.dirty.take_all(), self.dirty_large.take_all());
         self.log_all(&small, &large, sink);
         self.dirty_bytes = 0;
+        self.in_call = false;
+    }
+
+    fn end_segment(&mut self, position: u64) {
+        self.context.end_segment(&mut self.images, position);
+    }
+
+    fn leave(&mut self) -> Option<LeftTable> {
+        let empty = Self::new(self.context.again());
+        let left = std::mem::replace(self, empty);
+        (!left.in_call && left.images.is_some()).then(|| LeftTable::range(left))
+    }
+
+    fn hand_over(&mut self) -> Result<Option<LeftTable>> {
+        self.leave_to_heirs().map(Some)
     }
 
     fn log_aged(&mut self, now_us: i64, age_us: i64) {
+        self.in_call = true;
         let (small, large) = (self.dirty.take_aged(now_us, age_us), self.dirty_large.take_aged(now_us, age_us));
         if !small.is_empty() || !large.is_empty() {
             let task = self.context.task.clone();
@@ -365,20 +388,24 @@ impl StateTable for RangeTable {
             });
             self.dirty_bytes = self.dirty_bytes.saturating_sub(bytes);
         }
+        self.in_call = false;
     }
 
     fn memory_bytes(&self) -> usize {
         let handles = self.dirty.memory_bytes() + (self.emptied.capacity() + self.sweep_again.capacity()) * size_of::<Handle>();
-        let slots = self.large.capacity() * size_of::<Option<LargeGroup>>();
+        let slots = self.large.capacity() * size_of::<Option<LargeGroup>>() + self.inherited.memory_bytes(Self::memory_bytes);
         self.groups.memory_bytes() + self.large_bytes + slots + self.cold.memory_bytes() + self.tombstones.memory_bytes() + handles
     }
 
     fn relieve(&mut self) -> Result<()> {
+        self.context.forget_images(&mut self.images);
         let task = self.context.task.clone();
         if self.dirty_bytes + self.tombstones.unlogged_bytes() > DIRTY_BOUND_BYTES {
             let mut changelog = task.changelog.lock();
             self.drain_dirty(&mut |key, value| changelog.append(key, value));
         }
+        self.in_call = true;
+        self.take_some();
         if self.tombstones.memory_bytes() > self.tombstone_bound() || self.emptied.len() > EMPTIED_BOUND {
             self.flush_tombstones()?;
         } else if self.tombstones.is_empty() && !self.emptied.is_empty() {
@@ -395,7 +422,9 @@ impl StateTable for RangeTable {
         } else {
             self.pressure = 0;
         }
-        task.changelog.lock().spill()
+        task.changelog.lock().spill()?;
+        self.in_call = false;
+        Ok(())
     }
 
     fn begin_sweep(&mut self) {
@@ -406,6 +435,15 @@ impl StateTable for RangeTable {
     }
 
     fn sweep(&mut self, bytes: usize) -> Result<bool> {
+        self.in_call = true;
+        let is_through = self.take_over(bytes) && self.sweep_on(bytes)?;
+        self.in_call = false;
+        Ok(is_through)
+    }
+}
+
+impl RangeTable {
+    fn sweep_on(&mut self, bytes: usize) -> Result<bool> {
         let mut flushed = 0;
         while flushed < bytes {
             match self.sweep.take() {

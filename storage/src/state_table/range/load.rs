@@ -36,7 +36,17 @@ impl RangeTable {
     /// Makes small groups resident, and the first entries of large ones, with one pass over the store for all `prefixes`. Nearly free while
     /// everything is in memory. Reads are right without it, but go to the store one by one.
     pub fn load(&mut self, prefixes: &EncodedRows) -> Result<()> {
+        self.in_call = true;
+        self.load_missing(prefixes)?;
+        self.in_call = false;
+        Ok(())
+    }
+
+    fn load_missing(&mut self, prefixes: &EncodedRows) -> Result<()> {
         self.groups.prefetch(prefixes.iter());
+        if !self.inherited.is_empty() {
+            prefixes.iter().for_each(|prefix| self.claim(prefix));
+        }
         if self.cold.is_empty() && self.partial == 0 {
             return Ok(());
         }
@@ -213,6 +223,7 @@ impl RangeTable {
                 let Some(last) = keys.last() else { break };
                 found_any = true;
                 from = [last.as_slice(), &[0]].concat();
+                self.note_stored(&keys);
                 keys.iter().for_each(|key| self.tombstones.push(key, true, true));
                 if self.tombstones.memory_bytes() > self.tombstone_bound() {
                     self.flush_tombstones()?;

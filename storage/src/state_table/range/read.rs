@@ -16,11 +16,11 @@ use crate::error::Result;
 use crate::state_store::EntryFn;
 
 /// What memory knows of a group.
-enum Group<'a> {
+pub(super) enum Group<'a> {
     /// It has no entries.
     Absent,
     /// Everything is in the list, or everything that changed if it is not complete.
-    List(&'a [u8], bool),
+    List(Cow<'a, [u8]>, bool),
     Large(&'a LargeGroup),
 }
 
@@ -40,11 +40,15 @@ impl RangeTable {
             Group::List(list, complete) => (list, complete),
             Group::Large(group) => {
                 let segment = group.segment_of(suffix).1;
-                (segment.list.as_slice(), segment.complete)
+                (Cow::Borrowed(segment.list.as_slice()), segment.complete)
             }
         };
-        match packed::find(list, suffix) {
-            Ok(entry) => Ok(entry.is_live().then_some(Cow::Borrowed(entry.value))),
+        let found = match &list {
+            Cow::Borrowed(list) => packed::find(list, suffix).map(|entry| entry.is_live().then_some(Cow::Borrowed(entry.value))),
+            Cow::Owned(list) => packed::find(list, suffix).map(|entry| entry.is_live().then(|| Cow::Owned(entry.value.to_vec()))),
+        };
+        match found {
+            Ok(value) => Ok(value),
             Err(_) if complete => Ok(None),
             Err(_) => {
                 let Some(store) = self.context.stored() else { return Ok(None) };
@@ -69,7 +73,7 @@ impl RangeTable {
             _ if limit == 0 => {}
             Group::Absent => {}
             Group::List(list, complete) => {
-                let interval = Interval { list, complete, lower, upper: Bound::Unbounded };
+                let interval = Interval { list: &list, complete, lower, upper: Bound::Unbounded };
                 let _ = self.visit(prefix, &interval, false, &mut visit)?;
             }
             Group::Large(group) => {
@@ -98,7 +102,7 @@ impl RangeTable {
             _ if limit == 0 => {}
             Group::Absent => {}
             Group::List(list, complete) => {
-                let interval = Interval { list, complete, lower: Bound::Unbounded, upper };
+                let interval = Interval { list: &list, complete, lower: Bound::Unbounded, upper };
                 let _ = self.visit(prefix, &interval, true, &mut visit)?;
             }
             Group::Large(group) => {
@@ -148,6 +152,9 @@ impl RangeTable {
     pub fn group_len(&self, prefix: &[u8]) -> Option<u64> {
         let hash = hash_key(prefix);
         let Some(loc) = self.groups.find(hash, prefix) else {
+            if let Some(untaken) = self.untaken(hash, prefix) {
+                return untaken.complete.then_some(untaken.count as u64);
+            }
             return (!self.cold.may_contain(hash)).then_some(0);
         };
         let flags = self.groups.blocks().flags(loc);
@@ -169,6 +176,9 @@ impl RangeTable {
         for group in self.context.groups() {
             let mut prefixes: BTreeSet<(usize, Vec<u8>)> = BTreeSet::new();
             prefixes.extend(in_memory.remove(&group).unwrap_or_default().into_iter().map(|prefix| (prefix.len(), prefix.to_vec())));
+            self.untaken_prefixes(group, &mut |prefix| {
+                prefixes.insert((prefix.len(), prefix.to_vec()));
+            });
             if !self.cold.is_empty() {
                 self.stored_prefixes(group, &mut prefixes)?;
             }
@@ -204,11 +214,14 @@ impl RangeTable {
         }
     }
 
-    fn group(&self, prefix: &[u8]) -> Group<'_> {
+    pub(super) fn group(&self, prefix: &[u8]) -> Group<'_> {
         let hash = hash_key(prefix);
-        match self.groups.find(hash, prefix) {
-            Some(loc) => self.group_at(loc),
-            None if self.cold.may_contain(hash) => Group::List(&[], false),
+        if let Some(loc) = self.groups.find(hash, prefix) {
+            return self.group_at(loc);
+        }
+        match self.untaken(hash, prefix) {
+            Some(untaken) => Group::List(Cow::Owned(untaken.list), untaken.complete),
+            None if self.cold.may_contain(hash) => Group::List(Cow::Borrowed(&[]), false),
             None => Group::Absent,
         }
     }
@@ -218,7 +231,7 @@ impl RangeTable {
         if flags & LARGE != 0 {
             Group::Large(self.large_group(self.large_id(loc)))
         } else {
-            Group::List(self.groups.blocks().value(loc), flags & COMPLETE != 0)
+            Group::List(Cow::Borrowed(self.groups.blocks().value(loc)), flags & COMPLETE != 0)
         }
     }
 

@@ -15,7 +15,7 @@ pub(super) fn split_key(key: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl RangeTable {
-    fn parts<'a>(&self, key: &'a [u8]) -> Result<(&'a [u8], &'a [u8])> {
+    pub(super) fn parts<'a>(&self, key: &'a [u8]) -> Result<(&'a [u8], &'a [u8])> {
         split_key(key).ok_or_else(|| StorageError::Corrupt {
             file: format!("state table {}", self.context.id),
             detail: "a key is shorter than its own length says".into(),

@@ -1,0 +1,121 @@
+//! Taking over what point tables of other tasks have in memory: see [`handed`](super::super::handed).
+
+use super::super::StateTable;
+use super::super::blocks::Loc;
+use super::super::handed::{Inherited, Share, TAKE_BYTES, TAKE_BYTES_IN_NEED};
+use super::super::left::LeftTable;
+use super::{DIRTY, FLUSH_BYTES, PointTable, TOMBSTONE};
+use crate::error::Result;
+
+impl PointTable {
+    /// Begins with what other tables have. `self` is empty.
+    pub(in super::super) fn inherit(&mut self, mut inherited: Inherited<Self>) {
+        let is_all = inherited.width() == self.context.groups().len();
+        if let Some(share) = inherited.pop_whole() {
+            let mut old = share.lock();
+            let empty = Self::new(old.context.again());
+            let old = std::mem::replace(&mut *old, empty);
+            (self.resident, self.cold, self.tombstones, self.inherited) = (old.resident, old.cold, old.tombstones, old.inherited);
+        }
+        while let Some(share) = inherited.pop() {
+            self.cold.add(&share.lock().cold);
+            self.inherited.push(share);
+        }
+        if !is_all && self.context.stored().is_some() {
+            self.cold.give_up();
+        }
+        self.context.memory.resize(self.memory_bytes());
+    }
+
+    /// Leaves everything to other tables.
+    pub(super) fn leave_to_heirs(&mut self) -> LeftTable {
+        let empty = Self::new(self.context.again());
+        let mut left = std::mem::replace(self, empty);
+        (left.images, left.sweep) = (None, None);
+        // Heirs count it.
+        left.context.memory.resize(0);
+        LeftTable::point(left)
+    }
+
+    /// Writes everything to the store, for others that see the same entries.
+    pub(super) fn flush_all(&mut self) -> Result<()> {
+        self.begin_sweep();
+        while !self.sweep(FLUSH_BYTES)? {}
+        Ok(())
+    }
+
+    /// The record of a key, also if it had still to be taken over.
+    pub(super) fn find(&mut self, hash: u32, key: &[u8]) -> Option<Loc> {
+        self.resident.find(hash, key).or_else(|| self.claim(hash, key))
+    }
+
+    fn claim(&mut self, hash: u32, key: &[u8]) -> Option<Loc> {
+        if self.inherited.is_empty() {
+            return None;
+        }
+        let inherited = std::mem::take(&mut self.inherited);
+        let taken = inherited.with(self.context.group(key)).and_then(|share| {
+            let mut old = share.lock();
+            let loc = old.find(hash, key)?;
+            Some(self.receive(&mut old, loc))
+        });
+        self.inherited = inherited;
+        taken
+    }
+
+    /// Moves a record of another table here.
+    fn receive(&mut self, from: &mut Self, loc: Loc) -> Loc {
+        let blocks = from.resident.blocks();
+        let (hash, flags, (key, value)) = (blocks.hash(loc), blocks.flags(loc), blocks.entry(loc));
+        debug_assert!(flags & DIRTY == 0 && self.resident.find(hash, key).is_none(), "an entry is in one table, and logged");
+        let moved = self.resident.insert(hash, key, value, 0, flags);
+        if flags & TOMBSTONE != 0 {
+            self.tombstones.push(self.resident.handle(moved));
+        }
+        from.resident.remove(loc);
+        moved
+    }
+
+    /// Takes over a little more with each relieve, or more if there is need.
+    pub(super) fn take_some(&mut self) {
+        let is_in_need = self.context.memory.over_budget();
+        self.take_over(if is_in_need { TAKE_BYTES_IN_NEED } else { TAKE_BYTES });
+    }
+
+    /// Goes through about `bytes` of what is still to be taken over. Answers whether that was all.
+    pub(super) fn take_over(&mut self, bytes: usize) -> bool {
+        let mut inherited = std::mem::take(&mut self.inherited);
+        if let Some(mut share) = inherited.pop()
+            && !self.take_of(&mut share, bytes)
+        {
+            inherited.push(share);
+        }
+        self.inherited = inherited;
+        self.inherited.is_empty()
+    }
+
+    /// Answers whether nothing of the share is left.
+    fn take_of(&mut self, share: &mut Share<Self>, bytes: usize) -> bool {
+        let mut old = share.lock();
+        // First to there, then from there.
+        if !old.take_over(bytes) {
+            return false;
+        }
+        let (mut place, mut passed) = (share.place, 0);
+        while place.0 < old.resident.blocks().block_count() && passed < bytes {
+            let Some((loc, next)) = old.resident.blocks().next_record(place.0, place.1) else {
+                place = (place.0 + 1, 0);
+                continue;
+            };
+            place.1 = next;
+            passed += old.resident.blocks().slot_bytes(loc);
+            if share.key_groups.contains(&old.context.group(old.resident.blocks().key(loc))) {
+                self.receive(&mut old, loc);
+            }
+        }
+        let is_through = place.0 >= old.resident.blocks().block_count();
+        drop(old);
+        share.place = place;
+        is_through
+    }
+}
