@@ -75,6 +75,7 @@ impl Checkpointer {
         progress.pending.take_if(|pending| pending.positions.get(&writer).is_some_and(|position| *position > named));
         let undoing = store.clone();
         let PutBackState { keys, kept } = blocking(move || go_back(&undoing, writer, named, tables)).await?;
+        self.objects.reach("rewind::undone")?;
         if let Some((tables, entries)) = kept {
             let origin = StateOrigin::Kept(tables);
             return Ok(Some(Rewound { checkpoint: manifest.epoch, origin, entries: Some(entries), keys, log_bytes: 0 }));
@@ -87,6 +88,7 @@ impl Checkpointer {
         let scratch = store.scratch(&format!("rewound-{}", REWINDS.fetch_add(1, Ordering::Relaxed)))?;
         let log: Vec<LogObject> = manifest.log.iter().filter(|log| log.overlaps(&key_groups)).cloned().collect();
         let parts = self.load_log(&log, &scratch).await?;
+        self.objects.reach("rewind::log")?;
         let log_bytes = log.iter().map(|log| log.object.known.bytes).sum();
         let parts = parts.into_iter().filter(|part| part.overlaps(&key_groups)).collect();
         let state = RestoredState::rewound(manifest.epoch, parts, (log_bytes, clock.monotonic()), sources);

@@ -1,5 +1,5 @@
-//! A job that ends at every step of a checkpoint, an upload, a manifest, its pruning, a restore and a rescaling: once because its process is
-//! aborted there, once because the step fails. Afterwards table and view have what was acknowledged, and perhaps the one change that was under way.
+//! A job that ends at every step of a checkpoint, an upload, a manifest, its pruning, a restore, of the job or of one subtask, and a rescaling: once
+//! because its process is aborted there, once because the step fails. Afterwards table and view have what was acknowledged, and perhaps the one change that was under way.
 
 use std::{
     os::unix::process::ExitStatusExt,
@@ -38,7 +38,7 @@ const SAID: &str = "changes so far:";
 type Place = (&'static str, &'static str, usize);
 
 /// Places that a job without a checkpoint comes to as well.
-const ON_THE_WAY: [Place; 21] = [
+const ON_THE_WAY: [Place; 24] = [
     (STEP, "job::spawn", 1),
     (STEP, "job::seal", 3),
     (STEP, "job::sealed", 3),
@@ -46,6 +46,7 @@ const ON_THE_WAY: [Place; 21] = [
     (STEP, "job::complete", 2),
     ("write", "/log/", 3),
     (STEP, "checkpoint::logs", 2),
+    ("write", "/flight/", 2),
     (STEP, "checkpoint::in_flight", 2),
     (STEP, "checkpoint::manifest", 2),
     ("create", "/manifest-", 2),
@@ -60,13 +61,16 @@ const ON_THE_WAY: [Place; 21] = [
     (STEP, "rescale::due", 1),
     (STEP, "rescale::succeed", 1),
     (STEP, "rescale::begin", 1),
+    (STEP, "rewind::undone", 1),
+    (STEP, "rewind::log", 1),
 ];
 
 /// Places of one that has a checkpoint with a materialization.
-const ON_THE_WAY_BACK: [Place; 9] = [
+const ON_THE_WAY_BACK: [Place; 10] = [
     ("delete", "/log/", 1),
     ("read", "/manifest-", 1),
     (STEP, "restore::manifest", 1),
+    ("read", "/flight/", 1),
     (STEP, "restore::in_flight", 1),
     ("read", "/mat/", 1),
     (STEP, "restore::image", 1),
@@ -138,16 +142,40 @@ async fn table_rows(engine: &Engine) -> usize {
     table.scan(point.epoch, ScanRequest::default()).expect("a scan").map(|step| step.expect("a batch").batch.num_rows()).sum()
 }
 
-fn crash_options(parallelism: usize, life: usize) -> JobOptions {
-    JobOptions {
-        recovery_target: Duration::from_millis(1),
-        aligned_checkpoint_timeout: if life.is_multiple_of(2) { Duration::ZERO } else { Duration::from_secs(1) },
-        recovery: Recovery::Job,
-        ..options(parallelism)
+/// What a life is to come by.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    life: usize,
+    /// See [`Place`].
+    action: &'a str,
+    part: &'a str,
+}
+
+impl<'a> Way<'a> {
+    fn new(life: usize, place: Option<(&'a str, &'a str)>) -> Self {
+        let (action, part) = place.unwrap_or_default();
+        Self { life, action, part }
+    }
+
+    /// Settings of the job with which it comes by there.
+    fn options(self, parallelism: usize) -> JobOptions {
+        let overtakes = self.life.is_multiple_of(2) || self.part.contains("flight");
+        JobOptions {
+            recovery_target: Duration::from_millis(1),
+            aligned_checkpoint_timeout: if overtakes { Duration::ZERO } else { Duration::from_secs(1) },
+            recovery: if self.part.starts_with("rewind::") { Recovery::ExactlyOnce } else { Recovery::Job },
+            ..options(parallelism)
+        }
+    }
+
+    /// Whether a subtask has to fail for that.
+    fn is_recovery(self) -> bool {
+        let starts = ["restore::", "rewind::", "job::spawn", "job::restored"];
+        self.action == "read" || starts.iter().any(|start| self.part.starts_with(start))
     }
 }
 
-async fn begin(dir: &Path, life: usize, traps: &Traps) -> (Arc<Engine>, Arc<JobHandle>) {
+async fn begin(dir: &Path, way: Way<'_>, traps: &Traps) -> (Arc<Engine>, Arc<JobHandle>) {
     let (objects, traps) = (ObjectStorage::local(&dir.join("objects")).expect("a folder"), traps.clone());
     let objects = objects.with_faults(Arc::new(move |action, name| meet(&traps, action, name)));
     let engine = bare_engine_over(dir, LogOptions::default(), Clock::system(), objects).await;
@@ -156,7 +184,7 @@ async fn begin(dir: &Path, life: usize, traps: &Traps) -> (Arc<Engine>, Arc<JobH
     engine.coordinator().request_extra_epoch();
     engine.coordinator().tick().await.expect("a tick");
     let collection = Some(view(dir, &["k", "n", "m"], CollectionKey::Columns(vec![0])));
-    let options = crash_options(1 + life % 3, life);
+    let options = way.options(1 + way.life % 3);
     let spec = JobSpec { id: VIEW, name: "v".into(), kind: JobKind::View, graph: grouped(), collection, sink: None, options };
     let job = engine.start_job(spec).expect("starts");
     engine.start_maintenance();
@@ -171,11 +199,12 @@ async fn check(engine: &Engine, known: u64) -> u64 {
     (known..=known + 1).find(fits).unwrap_or_else(|| panic!("after {known} changes: {first:?}, not {:?}", live(known)))
 }
 
-/// Changes the table, takes checkpoints and changes the number of subtasks until `is_over`. Answers how many changes there have been.
+/// Changes the table, takes checkpoints, changes the number of subtasks and lets one fail, if that is the way, until `is_over`. Answers how many
+/// changes there have been.
 async fn work(
     engine: &Engine,
     job: &JobHandle,
-    life: usize,
+    way: Way<'_>,
     mut changes: u64,
     mut is_over: impl FnMut() -> bool,
     mut said: impl FnMut(u64),
@@ -188,32 +217,36 @@ async fn work(
         changes += 1;
         said(changes);
         if round % 6 == 4 {
-            job.reconfigure(crash_options(1 + (life + round as usize) % 4, life));
+            job.reconfigure(way.options(1 + (way.life + round as usize) % 4));
+        }
+        if way.is_recovery() && round % 3 == 2 {
+            job.fail(SubtaskId { fragment: 1, index: 0 }).expect("it runs");
         }
         job.checkpoint().await.expect("a checkpoint");
     }
     changes
 }
 
-/// One life, in a process of its own.
+/// One life, for which the test below runs this one in a process of its own; by itself it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "the test below runs it, in processes that end in the midst of it"]
 async fn a_life_that_ends_at_a_step() {
     let variable = |name: &str| std::env::var(name).ok();
     let number = |name: &str| variable(name).and_then(|text| text.parse::<u64>().ok()).expect("a number");
     let Some(dir) = variable(DIRECTORY) else { return };
     let (life, known) = (number(LIFE) as usize, number(CHANGES));
     let traps = Traps::default();
-    if let Some(place) = variable(PLACE) {
-        let words: Vec<&str> = place.split(' ').collect();
+    let place = variable(PLACE);
+    let words: Option<Vec<&str>> = place.as_ref().map(|place| place.split(' ').collect());
+    if let Some(words) = &words {
         arm(&traps, (words[0], words[1], words[2].parse().expect("a number")), Trap::Abort);
     }
+    let way = Way::new(life, words.as_ref().map(|words| (words[0], words[1])));
     let all = async {
-        let (engine, job) = begin(Path::new(&dir), life, &traps).await;
+        let (engine, job) = begin(Path::new(&dir), way, &traps).await;
         job.wait_ready().await.expect("ready");
         let changes = check(&engine, known).await;
         println!("\n{SAID} {changes}");
-        let changes = work(&engine, &job, life, changes, || false, |changes| println!("{SAID} {changes}")).await;
+        let changes = work(&engine, &job, way, changes, || false, |changes| println!("{SAID} {changes}")).await;
         assert_eq!(check(&engine, changes).await, changes);
         engine.stop().await;
     };
@@ -225,7 +258,7 @@ fn life(dir: &Path, number: usize, known: u64, place: Option<Place>) -> u64 {
     let (_, module) = module_path!().split_once("::").expect("the crate's name");
     let name = format!("{module}::a_life_that_ends_at_a_step");
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", &name, "--ignored", "--nocapture", "--test-threads", "1"]);
+    command.args(["--exact", &name, "--nocapture", "--test-threads", "1"]);
     command.env(DIRECTORY, dir).env(LIFE, number.to_string()).env(CHANGES, known.to_string());
     if let Some((action, part, count)) = place {
         command.env(PLACE, format!("{action} {part} {count}"));
@@ -254,17 +287,17 @@ fn a_process_that_ends_at_any_step_loses_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_that_fails_loses_nothing_and_the_job_goes_on() {
     let (dir, traps) = (tempfile::tempdir().expect("a folder"), Traps::default());
-    let (engine, job) = begin(dir.path(), 0, &traps).await;
+    let way = Way::new(0, None);
+    let (engine, job) = begin(dir.path(), way, &traps).await;
     job.wait_ready().await.expect("ready");
-    let mut changes = work(&engine, &job, 0, 0, || false, |_| {}).await;
+    let mut changes = work(&engine, &job, way, 0, || false, |_| {}).await;
     for (life, place) in ON_THE_WAY.into_iter().chain(ON_THE_WAY_BACK).enumerate() {
         arm(&traps, place, Trap::Fail);
         let (action, part, _) = place;
-        if action == "read" || part.starts_with("restore::") || ["job::spawn", "job::restored"].contains(&part) {
-            job.fail(SubtaskId { fragment: 1, index: 0 }).expect("it runs");
-        }
+        let way = Way::new(life, Some((action, part)));
+        job.reconfigure(way.options(1 + life % 3));
         let all = async {
-            changes = work(&engine, &job, life, changes, || traps.lock().is_none(), |_| {}).await;
+            changes = work(&engine, &job, way, changes, || traps.lock().is_none(), |_| {}).await;
             assert!(traps.lock().is_none(), "{place:?} did not come up");
             job.checkpoint().await.expect("a checkpoint");
             assert_eq!(check(&engine, changes).await, changes, "{place:?}");
