@@ -88,7 +88,6 @@ impl Checkpointer {
         let scratch = store.scratch(&format!("rewound-{}", REWINDS.fetch_add(1, Ordering::Relaxed)))?;
         let log: Vec<LogObject> = manifest.log.iter().filter(|log| log.overlaps(&key_groups)).cloned().collect();
         let parts = self.load_log(&log, &scratch).await?;
-        self.objects.reach("rewind::log")?;
         let log_bytes = log.iter().map(|log| log.object.known.bytes).sum();
         let parts = parts.into_iter().filter(|part| part.overlaps(&key_groups)).collect();
         let state = RestoredState::rewound(manifest.epoch, parts, (log_bytes, clock.monotonic()), sources);

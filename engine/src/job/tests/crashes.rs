@@ -38,7 +38,7 @@ const SAID: &str = "changes so far:";
 type Place = (&'static str, &'static str, usize);
 
 /// Places that a job without a checkpoint comes to as well.
-const ON_THE_WAY: [Place; 24] = [
+const ON_THE_WAY: [Place; 23] = [
     (STEP, "job::spawn", 1),
     (STEP, "job::seal", 3),
     (STEP, "job::sealed", 3),
@@ -62,7 +62,6 @@ const ON_THE_WAY: [Place; 24] = [
     (STEP, "rescale::succeed", 1),
     (STEP, "rescale::begin", 1),
     (STEP, "rewind::undone", 1),
-    (STEP, "rewind::log", 1),
 ];
 
 /// Places of one that has a checkpoint with a materialization.
