@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rocksdb::checkpoint::Checkpoint;
+use rocksdb::properties::NUM_IMMUTABLE_MEM_TABLE;
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, DB, DBCompressionType, DBRawIterator, Error, ErrorKind, LogLevel, Options, ReadOptions,
     Snapshot, WriteBatch, WriteBufferManager, WriteOptions,
@@ -22,6 +23,8 @@ const BLOCK_BYTES: usize = 16 << 10;
 /// Files of a materialization are uploaded whole from memory.
 const FILE_BYTES: u64 = 32 << 20;
 const WRITE_BUFFER_BYTES: usize = 16 << 20;
+/// A writer that finds so many full waits for one to be flushed, and the records behind it with it.
+const WRITE_BUFFERS: i32 = 4;
 const LEAST_SHARED_BYTES: usize = 1 << 20;
 const BACKGROUND_JOBS: i32 = 2;
 const OPEN_FILES: i32 = 512;
@@ -63,6 +66,7 @@ impl RocksShared {
         options.set_block_based_table_factory(&table);
         options.set_write_buffer_manager(&self.write_buffers);
         options.set_write_buffer_size(self.write_buffer_bytes);
+        options.set_max_write_buffer_number(WRITE_BUFFERS);
         options.set_memtable_whole_key_filtering(true);
         options.set_memtable_prefix_bloom_ratio(0.1);
         options.set_target_file_size_base(FILE_BYTES);
@@ -349,6 +353,10 @@ impl StateStore for RocksStore {
 
     fn approximate_bytes(&self) -> u64 {
         self.approximate_total()
+    }
+
+    fn waiting_buffers(&self) -> u64 {
+        self.inner.db.property_int_value(NUM_IMMUTABLE_MEM_TABLE).ok().flatten().unwrap_or(0)
     }
 }
 

@@ -53,6 +53,11 @@ pub trait StateStore: Send + Sync {
 
     /// Roughly how many bytes the store holds.
     fn approximate_bytes(&self) -> u64;
+
+    /// How many full buffers of writes wait to be brought to disk: a few, and writers have to wait as well.
+    fn waiting_buffers(&self) -> u64 {
+        0
+    }
 }
 
 /// The least byte string above all that start with `prefix`; `None` if there is none.

@@ -217,6 +217,11 @@ impl JobStore {
         self.opened().map_or(0, StateStore::approximate_bytes)
     }
 
+    /// How many full buffers of writes wait to be brought to disk.
+    pub(crate) fn waiting_buffers(&self) -> u64 {
+        self.opened().map_or(0, StateStore::waiting_buffers)
+    }
+
     /// Writes a consistent image of the store into the scratch directory and lists its files.
     pub(crate) fn create_image(&self) -> Result<Vec<ImageFile>> {
         let directory = self.scratch.join("image");

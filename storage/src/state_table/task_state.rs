@@ -16,11 +16,19 @@ use crate::state_table::{
     TableContext, TableId, TaskShared,
 };
 
-/// Bytes that a subtask flushes at a time for a materialization, beside as many as it has logged since the last time: its work waits for a few
-/// milliseconds at most, and the log grows by no more than the state until the materialization is there.
-const SWEEP_STEP_BYTES: usize = 32 << 10;
+/// Bytes that a sweep gains on the log with each of its steps, beside twice what has been logged since the last one: it takes little of the subtask's
+/// time, and the log grows by no more than half of the state until the materialization is there.
+const SWEEP_STEP_BYTES: usize = 2 << 10;
+/// Tables flush whole blocks; until it may have one a sweep saves up. So the records behind it wait for a few milliseconds at most.
+const LEAST_SWEPT_BYTES: usize = if cfg!(test) { 0 } else { 128 << 10 };
 /// Bytes of a table that are flushed at a time for what somebody waits for.
 const URGENT_SWEEP_BYTES: usize = 256 << 10;
+/// Bytes that one step of a sweep flushes at most, but for the rest of a block.
+const MOST_SWEPT_BYTES: usize = 512 << 10;
+/// A sweep pauses while the store has so many full buffers to flush.
+const WAITING_BUFFERS: u64 = 1;
+/// The same of a sweep that somebody waits for.
+const URGENT_WAITING_BUFFERS: u64 = 2;
 const RELIEVE_EVERY: usize = 4096;
 /// A subtask that is restarted alone reads all that is its own at once if the store of its job has no more bytes than this. Tests have small stores.
 const SMALL_STORE_BYTES: u64 = if cfg!(test) { 32 << 10 } else { 4 << 20 };
@@ -54,6 +62,8 @@ pub struct TaskState {
     swept: Sweep,
     /// End of the changelog when a step of a sweep was taken last.
     paced_to: u64,
+    /// Bytes that the sweep under way may flush now.
+    allowance: usize,
 }
 
 /// A pass that brings everything into the store.
@@ -116,6 +126,7 @@ impl TaskState {
             sweep: None,
             swept: Sweep { request: 0, base: Epoch(0) },
             paced_to: 0,
+            allowance: 0,
         })
     }
 
@@ -246,32 +257,47 @@ impl TaskState {
     /// A step of a sweep if one is under way, in proportion to what has been logged. To be called every few chunks, with all tables.
     pub fn go_on_sweeping(&mut self, tables: &mut [&mut dyn StateTable]) {
         let Some(sweep) = self.sweep else { return };
+        let is_urgent = self.shared.store.is_image_urgent(sweep.request);
+        // The records behind a sweep must not wait for the disk because of it; what is left undone is made good with the next step.
+        if self.shared.store.waiting_buffers() >= if is_urgent { URGENT_WAITING_BUFFERS } else { WAITING_BUFFERS } {
+            return;
+        }
         let position = self.shared.changelog.lock().position();
         let logged = position.saturating_sub(std::mem::replace(&mut self.paced_to, position)) as usize;
-        let bytes = match self.shared.store.is_image_urgent(sweep.request) {
-            true => URGENT_SWEEP_BYTES.max(logged),
-            false => (SWEEP_STEP_BYTES + logged) / tables.len().max(1),
+        self.allowance += SWEEP_STEP_BYTES + 2 * logged;
+        let bytes = match is_urgent {
+            true => URGENT_SWEEP_BYTES.max(self.allowance),
+            false => self.allowance.min(MOST_SWEPT_BYTES),
         };
-        self.sweep_some(tables, bytes);
+        if bytes >= LEAST_SWEPT_BYTES {
+            self.allowance = self.allowance.saturating_sub(bytes);
+            self.sweep_some(tables, bytes);
+        }
     }
 
     fn sweep_at(&mut self, tables: &mut [&mut dyn StateTable], epoch: Epoch) {
         let request = self.shared.store.image_wanted();
         if self.sweep.is_none() && request > self.swept.request {
             self.sweep = Some(Sweep { request, base: epoch });
-            self.paced_to = self.shared.changelog.lock().position();
+            (self.paced_to, self.allowance) = (self.shared.changelog.lock().position(), 0);
             tables.iter_mut().for_each(|table| table.begin_sweep());
         }
+        // A job that has nothing else to do goes on as well.
+        self.allowance = self.allowance.max(LEAST_SWEPT_BYTES);
         self.go_on_sweeping(tables);
     }
 
-    /// Flushes about `bytes` of each table.
+    /// Flushes about `bytes` of the first table that is not through.
     fn sweep_some(&mut self, tables: &mut [&mut dyn StateTable], bytes: usize) {
         let Some(sweep) = self.sweep else { return };
         let mut through = true;
         for table in tables.iter_mut() {
             match table.sweep(bytes) {
-                Ok(done) => through &= done,
+                Ok(true) => {}
+                Ok(false) => {
+                    through = false;
+                    break;
+                }
                 Err(error) => {
                     tracing::warn!(table = %table.id(), %error, "state could not be flushed for a materialization; trying again later");
                     through = false;
