@@ -22,7 +22,7 @@ use millpond_engine::{
         StreamProperties, WindowStep,
     },
     message::{Barrier, BarrierKind, Watermark},
-    operator::{Emitted, Operator, OperatorContext, Output, Progress, SideOutput, build},
+    operator::{Emitted, Operator, OperatorContext, Origin, Output, Progress, SideOutput, build},
 };
 use millpond_storage::{
     epoch::Epoch,
@@ -40,8 +40,8 @@ const CHUNKS_PER_EPOCH: usize = 25;
 struct Nowhere;
 
 impl SideOutput for Nowhere {
-    fn late_row(&self, _operator: &str, _row_text: String, _reason: String) {}
-    fn bad_row(&self, _operator: &str, _row_text: String, _reason: String) {}
+    fn late_row(&self, _operator: &str, _row_text: String, _reason: String, _origin: Option<Origin<'_>>) {}
+    fn bad_row(&self, _operator: &str, _row_text: String, _reason: String, _origin: Option<Origin<'_>>) {}
 }
 
 fn timestamp() -> DataType {

@@ -10,7 +10,7 @@ use millpond_engine::{
     error::EngineError,
     graph::{CollectionKeySpec, NodeInput, OperatorNode, OperatorSpec},
     message::{Barrier, BarrierKind},
-    operator::{Emitted, Operator, OperatorContext, Output, Progress, SideOutput, build},
+    operator::{Emitted, Operator, OperatorContext, Origin, Output, Progress, SideOutput, build},
 };
 use millpond_storage::{
     epoch::Epoch,
@@ -28,11 +28,11 @@ use crate::stream::StreamPlan;
 struct NoRefusals;
 
 impl SideOutput for NoRefusals {
-    fn late_row(&self, operator: &str, row_text: String, reason: String) {
+    fn late_row(&self, operator: &str, row_text: String, reason: String, _: Option<Origin<'_>>) {
         panic!("{operator} found a row late: {row_text}: {reason}");
     }
 
-    fn bad_row(&self, operator: &str, row_text: String, reason: String) {
+    fn bad_row(&self, operator: &str, row_text: String, reason: String, _: Option<Origin<'_>>) {
         panic!("{operator} refused a row: {row_text}: {reason}");
     }
 }
