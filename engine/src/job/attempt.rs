@@ -28,6 +28,9 @@ use crate::{
     task::{cut::CheckpointPart, subtask::SubtaskId},
 };
 
+/// A checkpoint that is being written.
+pub(super) type RunningCheckpoint = tokio::task::JoinHandle<Result<CompleteCheckpoint>>;
+
 /// State of one attempt.
 pub(super) struct Attempt {
     pub(super) running: Running,
@@ -46,7 +49,9 @@ pub(super) struct Attempt {
     pub(super) checkpoint_wanted: bool,
     /// A barrier has been injected since the one of the newest checkpoint.
     pub(super) is_changed: bool,
-    pub(super) checkpoint_running: Option<tokio::task::JoinHandle<Result<CompleteCheckpoint>>>,
+    pub(super) checkpoint_running: Option<RunningCheckpoint>,
+    /// The checkpoint with which it began, if it did with one, is complete.
+    pub(super) is_founded: bool,
     pub(super) last_checkpoint: Instant,
     pub(super) no_checkpoint_before: Instant,
     pub(super) final_injected: bool,
@@ -217,9 +222,7 @@ pub(super) async fn wait_switch(next: Option<(Instant, Epoch)>) -> Epoch {
     }
 }
 
-pub(super) async fn wait_checkpoint(
-    running: &mut Option<tokio::task::JoinHandle<Result<CompleteCheckpoint>>>,
-) -> Result<CompleteCheckpoint> {
+pub(super) async fn wait_checkpoint(running: &mut Option<RunningCheckpoint>) -> Result<CompleteCheckpoint> {
     match running {
         Some(task) => task.await.map_err(|error| EngineError::Internal(format!("checkpoint task: {error}")))?,
         None => std::future::pending().await,

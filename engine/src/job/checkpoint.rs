@@ -86,7 +86,9 @@ impl Driver {
         let (state, flights, subtasks) = split_parts(parts);
         let manifest = ManifestInput { epoch: barrier.epoch, parts: state, in_flight: cut.map(|_| flights), upstream: named, notes };
         let (own, checkpointer, job) = (self.collection.clone(), attempt.checkpointer.clone(), self.spec.id);
-        attempt.renewal.on_begun_checkpoint(attempt.ready);
+        let is_unaligned = manifest.in_flight.is_some();
+        attempt.renewal.on_begun_checkpoint(barrier.epoch, attempt.ready, is_unaligned);
+        let is_last = matches!(attempt.renewal, Renewal::Due { .. });
         let previous = attempt.checkpoint_running.take();
         let began = Instant::now();
         attempt.checkpoint_running = Some(self.shared.runtime.spawn(async move {
@@ -98,8 +100,12 @@ impl Driver {
                 let collection = collection.clone();
                 tokio::task::spawn_blocking(move || collection.flush()).await.map_err(|e| EngineError::Internal(e.to_string()))??;
             }
-            let is_unaligned = manifest.in_flight.is_some();
-            let report = checkpointer.complete(manifest).await?;
+            let complete = checkpointer.complete(manifest).await;
+            if is_last {
+                // Also if it was refused: then what they gave goes into the first one of those that go on.
+                checkpointer.succeed_tasks().await;
+            }
+            let report = complete?;
             let durations = (injected_at.elapsed(), began.elapsed());
             Ok(CompleteCheckpoint { status: status(job, report, is_unaligned, durations, subtasks), consumed })
         }));
@@ -124,8 +130,9 @@ impl Driver {
             hold.advance(epoch);
         }
         self.established = true;
+        attempt.is_founded = true;
         let ends = attempt.final_injected && attempt.in_flight.is_empty();
-        attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch, is_unaligned);
+        attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch);
         if !attempt.ready && attempt.publishable_at(epoch) {
             attempt.ready = true;
             if let Some(collection) = &self.collection {

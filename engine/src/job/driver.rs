@@ -156,7 +156,7 @@ impl Driver {
         }
         self.handle.reach(RecoveryStep::Cancelled);
         if matches!(ended, Ok(Ended::Renewed)) {
-            self.succeed(&mut attempt).await;
+            self.succeed(&mut attempt);
         }
         ended
     }
@@ -168,6 +168,9 @@ impl Driver {
         let mut pulse = self.shared.coordinator.pulse();
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {
+            if matches!(attempt.renewal, Renewal::Due { .. }) {
+                return Ok(Ended::Renewed);
+            }
             pulse.mark_unchanged();
             self.inject(attempt)?;
             let next_switch = attempt.next_switch();
@@ -190,9 +193,6 @@ impl Driver {
                     if self.on_checkpoint(attempt, done)? {
                         return Ok(Ended::Finished);
                     }
-                    if matches!(attempt.renewal, Renewal::Due { .. }) {
-                        return Ok(Ended::Renewed);
-                    }
                 }
                 checkpoint = wait_switch(next_switch) => attempt.switch(checkpoint),
                 _ = pulse.changed() => {}
@@ -209,7 +209,8 @@ impl Driver {
     async fn start(&mut self) -> Result<Option<Attempt>> {
         let inputs = JobInputs::resolve(&self.spec, &self.shared.coordinator, &|id| self.shared.collection(id))?;
         self.orders.hand_over_at(Epoch(0));
-        let Some(Beginning { checkpointer, store, origin, positions, injected, restart }) = self.begin(&inputs).await? else {
+        self.options.give(&self.orders);
+        let Some(Beginning { checkpointer, store, origin, positions, injected, restart, checkpoint }) = self.begin(&inputs).await? else {
             return Ok(None);
         };
         let ready = injected.is_some() && self.collection.as_ref().is_none_or(|collection| collection.published());
@@ -260,7 +261,8 @@ impl Driver {
             passed: Vec::new(),
             checkpoint_wanted: false,
             is_changed: false,
-            checkpoint_running: None,
+            is_founded: checkpoint.is_none(),
+            checkpoint_running: checkpoint,
             last_checkpoint: self.first_checkpoint_since(),
             no_checkpoint_before: Instant::now(),
             final_injected: false,

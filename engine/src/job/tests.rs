@@ -2,6 +2,7 @@
 
 mod backfill;
 mod debloat;
+mod rescale;
 mod sink;
 mod splits;
 mod task_local;
@@ -112,9 +113,14 @@ async fn bare_engine(dir: &Path, log: LogOptions) -> Arc<Engine> {
 
 /// The same with a clock of the test's.
 async fn bare_engine_at(dir: &Path, log: LogOptions, clock: Clock) -> Arc<Engine> {
+    bare_engine_on(dir, ObjectStorage::local(&dir.join("objects")).expect("a folder"), log, clock).await
+}
+
+/// The same with its checkpoints in `objects`.
+async fn bare_engine_on(dir: &Path, objects: ObjectStorage, log: LogOptions, clock: Clock) -> Arc<Engine> {
     let config = EngineConfig {
         data_dir: dir.to_path_buf(),
-        objects: ObjectStorage::local(&dir.join("objects")).expect("a folder"),
+        objects,
         memory: MemoryBudget::new(64 << 20),
         parallelism: 2,
         tick: Duration::from_millis(20),

@@ -16,9 +16,11 @@ use crate::state_table::{
     TableContext, TableId, TaskShared,
 };
 
-/// Bytes that a subtask flushes at a time for a materialization, beside as many as it has logged since the last time: its work waits for a few
-/// milliseconds at most, and the log grows by no more than the state until the materialization is there.
+/// Bytes that a subtask flushes at a time for a materialization, beside as many as it has logged: its work waits for a few milliseconds at most, and
+/// the log grows by no more than the state until the materialization is there.
 const SWEEP_STEP_BYTES: usize = 32 << 10;
+/// Bytes that are flushed at a time for what has been logged. Who owes more flushes it with the next steps.
+const MOST_PACED_BYTES: usize = 2 << 20;
 /// Bytes of a table that are flushed at a time for what somebody waits for.
 const URGENT_SWEEP_BYTES: usize = 256 << 10;
 const RELIEVE_EVERY: usize = 4096;
@@ -54,6 +56,8 @@ pub struct TaskState {
     swept: Sweep,
     /// End of the changelog when a step of a sweep was taken last.
     paced_to: u64,
+    /// Bytes logged since the sweep began that it has not flushed as much for.
+    owed: usize,
 }
 
 /// A pass that brings everything into the store.
@@ -116,6 +120,7 @@ impl TaskState {
             sweep: None,
             swept: Sweep { request: 0, base: Epoch(0) },
             paced_to: 0,
+            owed: 0,
         })
     }
 
@@ -247,10 +252,12 @@ impl TaskState {
     pub fn go_on_sweeping(&mut self, tables: &mut [&mut dyn StateTable]) {
         let Some(sweep) = self.sweep else { return };
         let position = self.shared.changelog.lock().position();
-        let logged = position.saturating_sub(std::mem::replace(&mut self.paced_to, position)) as usize;
+        self.owed += position.saturating_sub(std::mem::replace(&mut self.paced_to, position)) as usize;
+        let paid = self.owed.min(MOST_PACED_BYTES);
+        self.owed -= paid;
         let bytes = match self.shared.store.is_image_urgent(sweep.request) {
-            true => URGENT_SWEEP_BYTES.max(logged),
-            false => (SWEEP_STEP_BYTES + logged) / tables.len().max(1),
+            true => URGENT_SWEEP_BYTES.max(paid),
+            false => (SWEEP_STEP_BYTES + paid) / tables.len().max(1),
         };
         self.sweep_some(tables, bytes);
     }
@@ -259,10 +266,11 @@ impl TaskState {
         let request = self.shared.store.image_wanted();
         if self.sweep.is_none() && request > self.swept.request {
             self.sweep = Some(Sweep { request, base: epoch });
-            self.paced_to = self.shared.changelog.lock().position();
+            (self.paced_to, self.owed) = (self.shared.changelog.lock().position(), 0);
             tables.iter_mut().for_each(|table| table.begin_sweep());
         }
-        self.go_on_sweeping(tables);
+        // What was logged just now is paid for later: everybody waits for a snapshot.
+        self.sweep_some(tables, SWEEP_STEP_BYTES);
     }
 
     /// Flushes about `bytes` of each table.
