@@ -49,6 +49,8 @@ pub(super) struct Attempt {
     pub(super) checkpoint_running: Option<RunningCheckpoint>,
     /// Checkpoints that have failed since one was complete.
     pub(super) checkpoint_failures: u32,
+    /// The checkpoint with which it began, if it did with one, is complete.
+    pub(super) is_founded: bool,
     pub(super) last_checkpoint: Instant,
     pub(super) no_checkpoint_before: Instant,
     pub(super) final_injected: bool,

@@ -13,7 +13,7 @@ use millpond_storage::{
 use tokio::sync::mpsc;
 
 use super::{
-    attempt::{Attempt, InFlight},
+    attempt::{Attempt, InFlight, RunningCheckpoint},
     checkpoint::{CUT_NOTE, FINISHED_NOTE, POSITIONS_NOTE, SKIPPED_NOTE, WATERMARKS_NOTE},
     driver::{Driver, Ended},
     life::Next,
@@ -39,6 +39,8 @@ pub(super) struct Beginning {
     /// The epoch of the checkpoint; `None` if there is none.
     pub(super) injected: Option<Epoch>,
     pub(super) restart: Restart,
+    /// The checkpoint, if it is still being written.
+    pub(super) checkpoint: Option<RunningCheckpoint>,
 }
 
 /// What came of an attempt's start.
@@ -89,7 +91,7 @@ impl Driver {
     /// job had finished.
     pub(super) async fn begin(&mut self, inputs: &JobInputs) -> Result<Option<Beginning>> {
         let fragments = self.spec.graph.fragments.len();
-        if let Some(Succession { epoch, positions, applied, store, handed, checkpointer }) = self.succession.take() {
+        if let Some(Succession { epoch, positions, applied, store, handed, checkpoint, checkpointer }) = self.succession.take() {
             self.shared.reach("rescale::begin")?;
             let restart = Restart::aligned(fragments, epoch).with_applied(applied);
             return Ok(Some(Beginning {
@@ -99,6 +101,7 @@ impl Driver {
                 positions,
                 injected: Some(epoch),
                 restart,
+                checkpoint,
             }));
         }
         self.settling.settled().await;
@@ -114,7 +117,15 @@ impl Driver {
             self.handle.resume_at(inputs.collections.values().map(|collection| collection.upper()).chain([closed]).min().unwrap_or(closed));
             let (positions, restart) = (ScanPositions::default(), Restart::aligned(fragments, Epoch(0)));
             let store = open_store(self)?;
-            return Ok(Some(Beginning { checkpointer, store, origin: StateOrigin::Empty, positions, injected: None, restart }));
+            return Ok(Some(Beginning {
+                checkpointer,
+                store,
+                origin: StateOrigin::Empty,
+                positions,
+                injected: None,
+                restart,
+                checkpoint: None,
+            }));
         };
         let note = restored.notes().get(POSITIONS_NOTE).map_or("{}", String::as_str);
         let positions = serde_json::from_str(note).map_err(|e| EngineError::Internal(format!("scan positions: {e}")))?;
@@ -138,7 +149,7 @@ impl Driver {
         let store = open_store(self)?;
         let origin = StateOrigin::Checkpoint(checkpointer.load_into(&restored, &store).await?);
         self.shared.reach("job::restored")?;
-        Ok(Some(Beginning { checkpointer, store, origin, positions, injected: Some(restored.epoch()), restart }))
+        Ok(Some(Beginning { checkpointer, store, origin, positions, injected: Some(restored.epoch()), restart, checkpoint: None }))
     }
 
     /// Where the subtasks start, and the epoch up to which the inputs have been consumed.

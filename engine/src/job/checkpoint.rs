@@ -89,7 +89,10 @@ impl Driver {
         let (state, flights, subtasks) = split_parts(parts);
         let manifest = ManifestInput { epoch: barrier.epoch, parts: state, in_flight: cut.map(|_| flights), upstream: named, notes };
         let (own, checkpointer, job) = (self.collection.clone(), attempt.checkpointer.clone(), self.spec.id);
-        attempt.renewal.on_begun_checkpoint(attempt.ready);
+        let is_unaligned = manifest.in_flight.is_some();
+        attempt.renewal.on_begun_checkpoint(barrier.epoch, attempt.ready, is_unaligned);
+        // Others go on meanwhile with what is given to this checkpoint now.
+        let hands_over = matches!(attempt.renewal, Renewal::Due { .. });
         let previous = attempt.checkpoint_running.take();
         let began = Instant::now();
         // A job that nobody can read yet fails soon instead, and so does its definition.
@@ -99,20 +102,31 @@ impl Driver {
             if let Some(mut previous) = previous
                 && let Err(error) = previous.end().await.result
                 && !(is_last && may_pass(&error))
+                && !(hands_over && is_carried_on(&error))
             {
-                return Err(error);
+                return Err(if hands_over { lost(error) } else { error });
             }
-            shared.reach("job::flush")?;
-            // What the checkpoint is taken to contain must be durable before it says so: upstream changes, and this job's own.
-            for collection in upstream.iter().chain(&own) {
-                let collection = collection.clone();
-                tokio::task::spawn_blocking(move || collection.flush()).await.map_err(|e| EngineError::Internal(e.to_string()))??;
-            }
-            shared.reach("job::complete")?;
-            let is_unaligned = manifest.in_flight.is_some();
-            let report = match is_last {
-                true => complete_last(&checkpointer, manifest, &handle, injected_at).await?,
-                false => checkpointer.complete(manifest).await?,
+            let before = async {
+                shared.reach("job::flush")?;
+                // What the checkpoint is taken to contain must be durable before it says so: upstream changes, and this job's own.
+                for collection in upstream.iter().chain(&own) {
+                    let collection = collection.clone();
+                    tokio::task::spawn_blocking(move || collection.flush()).await.map_err(|e| EngineError::Internal(e.to_string()))??;
+                }
+                shared.reach("job::complete")?;
+                Ok(())
+            };
+            // Those who go on have no way to give again what has not been taken over.
+            before.await.map_err(|error: EngineError| if hands_over { lost(error) } else { error })?;
+            let report = match (is_last, hands_over) {
+                (true, _) => complete_last(&checkpointer, manifest, &handle, injected_at).await?,
+                (false, false) => checkpointer.complete(manifest).await?,
+                (false, true) => {
+                    let complete = checkpointer.complete(manifest).await.map_err(EngineError::from);
+                    // Also if it was refused: then what they gave goes into the first one of those that go on.
+                    checkpointer.succeed_tasks().await;
+                    complete.map_err(|error| if is_carried_on(&error) { error } else { lost(error) })?
+                }
             };
             let durations = (injected_at.elapsed(), began.elapsed());
             Ok(CompleteCheckpoint { status: status(job, report, is_unaligned, durations, subtasks), consumed })
@@ -140,8 +154,9 @@ impl Driver {
             hold.advance(epoch);
         }
         self.established = true;
+        attempt.is_founded = true;
         let ends = attempt.final_injected && attempt.in_flight.is_empty();
-        attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch, is_unaligned);
+        attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch);
         if !attempt.ready && attempt.publishable_at(epoch) {
             attempt.ready = true;
             if let Some(collection) = &self.collection {
@@ -154,9 +169,6 @@ impl Driver {
             }
         }
         self.handle.checkpointed.send_replace(epoch);
-        if matches!(attempt.renewal, Renewal::Due { .. }) {
-            self.shared.reach("rescale::due")?;
-        }
         Ok(ends)
     }
 
@@ -178,6 +190,21 @@ impl Driver {
             }
             other => Err(other),
         }
+    }
+}
+
+/// Whether the next checkpoint takes over what was given to one that failed so.
+fn is_carried_on(error: &EngineError) -> bool {
+    matches!(error, EngineError::Storage(StorageError::Io { .. } | StorageError::ObjectStore { .. }))
+}
+
+/// The job has to start again from the checkpoint before.
+fn lost(error: EngineError) -> EngineError {
+    match error {
+        error if may_pass(&error) || matches!(error, EngineError::Storage(StorageError::GivenUp { .. })) => {
+            EngineError::Retryable(format!("the last checkpoint before a change of the job failed: {error}"))
+        }
+        other => other,
     }
 }
 

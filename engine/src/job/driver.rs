@@ -156,6 +156,10 @@ impl Driver {
             self.begin_recovery(RecoveryCause::Failure, Some(error.to_string()));
             self.handle.say_why_whole(self.refusal.take());
         }
+        let founding = match (&ended, attempt.renewal) {
+            (Ok(Ended::Renewed), Renewal::Due { handed_over: true }) => attempt.checkpoint_running.take(),
+            _ => None,
+        };
         self.settling = attempt.give_up_checkpoint().await;
         // Nothing of this attempt is to run beside the next one. A callback that does not end in time is cut off from everything by then.
         if tokio::time::timeout(CANCEL_PATIENCE, attempt.running.tasks.shutdown()).await.is_err() {
@@ -163,7 +167,7 @@ impl Driver {
         }
         self.handle.reach(RecoveryStep::Cancelled);
         match &ended {
-            Ok(Ended::Renewed) => self.succeed(&mut attempt).await?,
+            Ok(Ended::Renewed) => self.succeed(&mut attempt, founding)?,
             // What DROP deletes next had better not come again.
             Ok(Ended::Stopped) => drop(tokio::time::timeout(CANCEL_PATIENCE, self.settling.settled()).await),
             Ok(Ended::Finished) | Err(_) => {}
@@ -178,6 +182,10 @@ impl Driver {
         let mut pulse = self.shared.coordinator.pulse();
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {
+            if matches!(attempt.renewal, Renewal::Due { .. }) {
+                self.shared.reach("rescale::due")?;
+                return Ok(Ended::Renewed);
+            }
             pulse.mark_unchanged();
             self.inject(attempt)?;
             let next_switch = attempt.next_switch();
@@ -201,9 +209,6 @@ impl Driver {
                     if self.on_checkpoint(attempt, done)? {
                         return Ok(Ended::Finished);
                     }
-                    if matches!(attempt.renewal, Renewal::Due { .. }) {
-                        return Ok(Ended::Renewed);
-                    }
                 }
                 checkpoint = wait_switch(next_switch) => attempt.switch(checkpoint),
                 _ = pulse.changed() => {}
@@ -220,7 +225,8 @@ impl Driver {
     pub(super) async fn start(&mut self) -> Result<Option<Attempt>> {
         let inputs = JobInputs::resolve(&self.spec, &self.shared.coordinator, &|id| self.shared.collection(id))?;
         self.orders.hand_over_at(Epoch(0));
-        let Some(Beginning { checkpointer, store, origin, positions, injected, restart }) = self.begin(&inputs).await? else {
+        self.options.give(&self.orders);
+        let Some(Beginning { checkpointer, store, origin, positions, injected, restart, checkpoint }) = self.begin(&inputs).await? else {
             return Ok(None);
         };
         let ready = injected.is_some() && self.collection.as_ref().is_none_or(|collection| collection.published());
@@ -272,8 +278,9 @@ impl Driver {
             passed: Vec::new(),
             checkpoint_wanted: false,
             is_changed: false,
-            checkpoint_running: None,
             checkpoint_failures: 0,
+            is_founded: checkpoint.is_none(),
+            checkpoint_running: checkpoint,
             last_checkpoint: self.first_checkpoint_since(),
             no_checkpoint_before: Instant::now(),
             final_injected: false,

@@ -4,7 +4,7 @@
 //! it. Each subtask leaves its state tables in memory, and ends. Those of the next attempt own other ranges of key groups and take over from the
 //! tables what is theirs ([`millpond_storage::state_table::HandedTables`]). Readers see the collection as it was until the next attempt seals.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use millpond_storage::{
     checkpoint::Checkpointer,
@@ -13,13 +13,16 @@ use millpond_storage::{
 };
 
 use super::{
-    attempt::Attempt,
+    attempt::{Attempt, RunningCheckpoint},
     driver::Driver,
     recovery::RecoveryCause,
     running::ScanPositions,
     spec::{JobOptions, Recovery},
 };
 use crate::error::Result;
+
+/// What exchanges may hold before the last checkpoint, as time of their consumers: its barrier comes behind that, and everybody waits for it.
+const RENEWAL_DEBLOAT_TARGET: Duration = Duration::from_millis(50);
 
 /// How far the change to another attempt is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +37,8 @@ pub(super) enum Renewal {
     Next,
     /// The checkpoint of this epoch is under way.
     Begun(Epoch),
-    /// The checkpoint is complete. The subtasks have left their state in memory, unless it was taken in the midst of what was in flight.
+    /// The subtasks have given all to the checkpoint, and have left their state in memory. Or it was taken in the midst of what was in flight; then
+    /// it is complete.
     Due {
         /// They have.
         handed_over: bool,
@@ -48,21 +52,24 @@ impl Renewal {
     }
 
     /// All parts of a checkpoint have come.
-    pub(super) fn on_begun_checkpoint(&mut self, is_ready: bool) {
-        if *self == Self::Wanted && is_ready {
-            *self = Self::Near;
+    pub(super) fn on_begun_checkpoint(&mut self, epoch: Epoch, is_ready: bool, is_unaligned: bool) {
+        match *self {
+            Self::Wanted if is_ready => *self = Self::Near,
+            // What is left of it is to write it.
+            Self::Begun(begun) if begun == epoch && !is_unaligned => *self = Self::Due { handed_over: true },
+            Self::None | Self::Wanted | Self::Near | Self::Next | Self::Begun(_) | Self::Due { .. } => {}
         }
     }
 
     /// A checkpoint is complete. Answers whether another one is wanted at once.
-    pub(super) fn on_checkpoint(&mut self, epoch: Epoch, is_unaligned: bool) -> bool {
+    pub(super) fn on_checkpoint(&mut self, epoch: Epoch) -> bool {
         match *self {
             Self::Near => {
                 *self = Self::Next;
                 true
             }
             Self::Begun(begun) if begun == epoch => {
-                *self = Self::Due { handed_over: !is_unaligned };
+                *self = Self::Due { handed_over: false };
                 false
             }
             Self::None | Self::Wanted | Self::Next | Self::Begun(_) | Self::Due { .. } => false,
@@ -82,6 +89,8 @@ pub(super) struct Succession {
     pub(super) store: Arc<JobStore>,
     /// State that is.
     pub(super) handed: HandedTables,
+    /// The last checkpoint, which is being written.
+    pub(super) checkpoint: Option<RunningCheckpoint>,
     /// Knows the manifests.
     pub(super) checkpointer: Arc<Checkpointer>,
 }
@@ -95,6 +104,10 @@ impl Driver {
         }
         attempt.store.expect_rewinds(options.recovery != Recovery::Job);
         self.set_options(options);
+        if attempt.renewal != Renewal::None {
+            let target = self.orders.debloat_target();
+            self.orders.set_debloat_target(if target.is_zero() { RENEWAL_DEBLOAT_TARGET } else { target.min(RENEWAL_DEBLOAT_TARGET) });
+        }
     }
 
     /// A barrier that asks for a checkpoint is about to be sent: perhaps it is the attempt's last one.
@@ -110,16 +123,16 @@ impl Driver {
     ///
     /// # Errors
     /// None but what a test puts here.
-    pub(super) async fn succeed(&mut self, attempt: &mut Attempt) -> Result<()> {
+    pub(super) fn succeed(&mut self, attempt: &mut Attempt, checkpoint: Option<RunningCheckpoint>) -> Result<()> {
         self.shared.reach("rescale::succeed")?;
         if attempt.renewal == (Renewal::Due { handed_over: true }) {
-            attempt.checkpointer.succeed_tasks().await;
             self.succession = Some(Succession {
                 epoch: attempt.injected,
                 positions: attempt.positions.clone(),
                 applied: attempt.applied.clone(),
                 store: attempt.store.clone(),
                 handed: HandedTables::new(std::mem::take(&mut attempt.handed)),
+                checkpoint,
                 checkpointer: attempt.checkpointer.clone(),
             });
         }
@@ -135,13 +148,17 @@ mod tests {
     fn the_last_checkpoint_follows_one_that_began_after_the_order() {
         let mut renewal = Renewal::Wanted;
         // One that was under way already.
-        assert!(!renewal.on_checkpoint(Epoch(3), true));
-        renewal.on_begun_checkpoint(false);
+        assert!(!renewal.on_checkpoint(Epoch(3)));
+        renewal.on_begun_checkpoint(Epoch(4), false, false);
         assert_eq!(renewal, Renewal::Wanted, "the job has nothing to show yet");
-        renewal.on_begun_checkpoint(true);
-        assert!(renewal.on_checkpoint(Epoch(4), false) && renewal == Renewal::Next && !renewal.holds_back());
+        renewal.on_begun_checkpoint(Epoch(4), true, true);
+        assert!(renewal.on_checkpoint(Epoch(4)) && renewal == Renewal::Next && !renewal.holds_back());
         renewal = Renewal::Begun(Epoch(5));
-        assert!(!renewal.on_checkpoint(Epoch(5), false) && renewal.holds_back());
+        renewal.on_begun_checkpoint(Epoch(5), true, true);
+        assert!(renewal == Renewal::Begun(Epoch(5)) && renewal.holds_back(), "what was in flight is in the checkpoint only");
+        assert!(!renewal.on_checkpoint(Epoch(5)) && renewal == Renewal::Due { handed_over: false });
+        renewal = Renewal::Begun(Epoch(6));
+        renewal.on_begun_checkpoint(Epoch(6), true, false);
         assert_eq!(renewal, Renewal::Due { handed_over: true });
     }
 }

@@ -68,7 +68,7 @@ impl Driver {
     fn refuses(&self, attempt: &Attempt, id: SubtaskId) -> Option<&'static str> {
         if !attempt.ready || !self.established {
             Some("there is no checkpoint of the job yet")
-        } else if attempt.renewal != Renewal::None {
+        } else if attempt.renewal != Renewal::None || !attempt.is_founded {
             Some("the job was being rescaled")
         } else if self.tried.0 == self.handle.sealed() && self.tried.1.contains(&id) {
             Some("the subtask had been restarted alone at the same epoch")

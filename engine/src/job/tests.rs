@@ -4,6 +4,7 @@ mod backfill;
 mod crashes;
 mod debloat;
 mod folder;
+mod rescale;
 mod sink;
 mod snapshots;
 mod splits;

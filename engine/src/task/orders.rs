@@ -86,7 +86,7 @@ impl Orders {
         *self.recovery.lock() = recovery;
     }
 
-    /// Whether the checkpoint of an epoch is the attempt's last: then a subtask leaves its state in the store for those of the next attempt.
+    /// Whether the checkpoint of an epoch is the attempt's last: then a subtask leaves its state to those of the next attempt.
     pub fn hands_over_at(&self, epoch: Epoch) -> bool {
         self.hand_over_at.load(Ordering::Acquire) == epoch.0
     }

@@ -245,7 +245,7 @@ impl Checkpointer {
         self.settling.clone()
     }
 
-    /// The tasks so far have ended: their last checkpoint is complete, and others go on with what they had.
+    /// The tasks so far have ended: all their parts have been accepted, and others go on with what they had.
     pub async fn succeed_tasks(&self) {
         let mut progress = self.progress.lock().await;
         progress.uploads.forget_tasks();

@@ -156,3 +156,6 @@ impl<T> Inherited<T> {
         self.shares.iter().map(|share| bytes(&share.lock()) * share.key_groups.len() / share.of.len().max(1)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,8 @@ use crate::state_table::{
 const SWEEP_STEP_BYTES: usize = 2 << 10;
 /// Tables flush whole blocks; until it may have one a sweep saves up. So the records behind it wait for a few milliseconds at most.
 const LEAST_SWEPT_BYTES: usize = if cfg!(test) { 0 } else { 128 << 10 };
+/// Bytes that are flushed at a time for what has been logged when somebody waits for it. Who owes more flushes it with the next steps.
+const MOST_PACED_BYTES: usize = 2 << 20;
 /// Bytes of a table that are flushed at a time for what somebody waits for.
 const URGENT_SWEEP_BYTES: usize = 256 << 10;
 /// Bytes that one step of a sweep flushes at most, but for the rest of a block.
@@ -266,7 +268,7 @@ impl TaskState {
         let logged = position.saturating_sub(std::mem::replace(&mut self.paced_to, position)) as usize;
         self.allowance += SWEEP_STEP_BYTES + 2 * logged;
         let bytes = match is_urgent {
-            true => URGENT_SWEEP_BYTES.max(self.allowance),
+            true => self.allowance.clamp(URGENT_SWEEP_BYTES, MOST_PACED_BYTES),
             false => self.allowance.min(MOST_SWEPT_BYTES),
         };
         if bytes >= LEAST_SWEPT_BYTES {
@@ -282,9 +284,10 @@ impl TaskState {
             (self.paced_to, self.allowance) = (self.shared.changelog.lock().position(), 0);
             tables.iter_mut().for_each(|table| table.begin_sweep());
         }
-        // A job that has nothing else to do goes on as well.
-        self.allowance = self.allowance.max(LEAST_SWEPT_BYTES);
-        self.go_on_sweeping(tables);
+        // What was logged just now is paid for later: everybody waits for a snapshot. A job that has nothing else to do goes on as well.
+        if self.shared.store.waiting_buffers() < WAITING_BUFFERS {
+            self.sweep_some(tables, SWEEP_STEP_BYTES);
+        }
     }
 
     /// Flushes about `bytes` of the first table that is not through.

@@ -230,7 +230,7 @@ fn expected() -> Vec<(i64, i64, i64)> {
 }
 
 /// Waits for what is bound to come.
-async fn until(mut has_come: impl FnMut() -> bool) {
+pub(super) async fn until(mut has_come: impl FnMut() -> bool) {
     let waiting = async {
         while !has_come() {
             tokio::task::yield_now().await;

@@ -76,6 +76,11 @@ impl PointTable {
         moved
     }
 
+    #[cfg(test)]
+    pub(in super::super) fn inherits_nothing(&self) -> bool {
+        self.inherited.is_empty()
+    }
+
     /// Takes over a little more with each relieve, or more if there is need.
     pub(super) fn take_some(&mut self) {
         let is_in_need = self.context.memory.over_budget();

@@ -55,16 +55,40 @@ fn a_sweep_is_done_over_several_checkpoints_and_says_its_base() {
     }
     assert!(epoch > Epoch(2), "a snapshot takes a step only");
     assert_eq!(checkpoint.swept, Sweep { request, base: Epoch(2) });
-    let mut count = 0;
-    let bounds = (Bound::Unbounded, Bound::Excluded(&[0xff][..]));
-    store
-        .opened()
-        .unwrap()
-        .scan_with(bounds, false, &mut |_, _| {
-            count += 1;
-            ControlFlow::Continue(())
-        })
-        .unwrap();
-    assert_eq!(count, 1000);
+    assert_eq!(flushed(&store), 1000);
     assert_eq!(store.positions().get(&0), Some(&checkpoint.position));
+}
+
+#[test]
+fn a_snapshot_does_not_wait_for_a_sweep_that_owes_much() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut task = single_task(directory.path(), StateBackend::RocksDb, 256 << 20);
+    let store = task.shared.store.clone();
+    let mut table = task.point_table(TableId(1)).unwrap();
+    let fill = |table: &mut PointTable| (0..200_000_u32).for_each(|i| table.put(&i.to_be_bytes(), &[1; 100]));
+    fill(&mut table);
+    store.want_image();
+    drop(task.snapshot(&mut [&mut table], Epoch(1)).unwrap());
+    fill(&mut table);
+    store.hurry_image();
+    drop(task.snapshot(&mut [&mut table], Epoch(2)).unwrap());
+    // A block of records is flushed at once.
+    assert!(flushed(&store) < 10_000, "{} entries in two snapshots", flushed(&store));
+    let mut steps = 0;
+    while task.is_sweeping() {
+        task.go_on_sweeping(&mut [&mut table]);
+        steps += 1;
+    }
+    assert_eq!(flushed(&store), 200_000);
+    assert!(steps < 200_000 * 150 / MOST_PACED_BYTES + 20, "what was logged is paid for: {steps}");
+}
+
+fn flushed(store: &JobStore) -> usize {
+    let mut count = 0;
+    let mut counted = |_: &[u8], _: &[u8]| {
+        count += 1;
+        ControlFlow::Continue(())
+    };
+    store.opened().unwrap().scan_with((Bound::Unbounded, Bound::Excluded(&[0xff][..])), false, &mut counted).unwrap();
+    count
 }
