@@ -44,6 +44,8 @@ pub(super) struct Attempt {
     pub(super) in_flight: VecDeque<InFlight>,
     pub(super) passed: Vec<CollectionPassed>,
     pub(super) checkpoint_wanted: bool,
+    /// Somebody waits for one.
+    pub(super) checkpoint_asked: bool,
     /// A barrier has been injected since the one of the newest checkpoint.
     pub(super) is_changed: bool,
     pub(super) checkpoint_running: Option<RunningCheckpoint>,

@@ -141,7 +141,7 @@ impl Driver {
             Ok(complete) => complete,
             Err(error) => return self.on_failed_checkpoint(attempt, end.epoch, end.duration, error).map(|()| false),
         };
-        attempt.checkpoint_failures = 0;
+        (attempt.checkpoint_failures, attempt.checkpoint_asked) = (0, false);
         let (epoch, is_unaligned) = (status.epoch, status.in_flight_bytes.is_some());
         attempt.running.complete(epoch);
         if !is_unaligned {

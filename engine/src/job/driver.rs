@@ -156,6 +156,9 @@ impl Driver {
             self.begin_recovery(RecoveryCause::Failure, Some(error.to_string()));
             self.handle.say_why_whole(self.refusal.take());
         }
+        if attempt.checkpoint_asked && !matches!(ended, Ok(Ended::Finished | Ended::Stopped)) {
+            self.put_off.push_back(JobCommand::Checkpoint);
+        }
         let founding = match (&ended, attempt.renewal) {
             (Ok(Ended::Renewed), Renewal::Due { handed_over: true }) => attempt.checkpoint_running.take(),
             _ => None,
@@ -192,7 +195,10 @@ impl Driver {
             tokio::select! {
                 command = self.next_command() => match command {
                     // Who asks for one does not mean after the pause for the last that failed.
-                    Some(JobCommand::Checkpoint) => (attempt.checkpoint_wanted, attempt.no_checkpoint_before) = (true, Instant::now()),
+                    Some(JobCommand::Checkpoint) => {
+                        (attempt.checkpoint_wanted, attempt.checkpoint_asked) = (true, true);
+                        attempt.no_checkpoint_before = Instant::now();
+                    }
                     Some(JobCommand::Reconfigure(options)) => self.reconfigure(attempt, options),
                     Some(JobCommand::Fail(id)) => attempt.running.controls.get(&id).into_iter().for_each(Control::fail),
                     Some(JobCommand::LetGo | JobCommand::Resume { .. }) => {}
@@ -277,6 +283,7 @@ impl Driver {
             in_flight,
             passed: Vec::new(),
             checkpoint_wanted: false,
+            checkpoint_asked: false,
             is_changed: false,
             checkpoint_failures: 0,
             is_founded: checkpoint.is_none(),
