@@ -265,10 +265,7 @@ impl Driver {
         self.handle.reach(RecoveryStep::Restored);
         in_flight.iter().for_each(|flight| running.inject(flight.barrier, &inputs));
         self.set_state(if ready { JobState::CatchingUp } else { JobState::Backfilling });
-        let read = positions.collections.values().map(|position| position.rows).sum();
-        self.handle.backfill_rows.store(read, Ordering::Relaxed);
-        let expected = inputs.collections.values().map(|c| c.row_estimate()).sum();
-        self.handle.backfill_expected.store(expected, Ordering::Relaxed);
+        self.note_backfill(&inputs, &positions);
         Ok(Some(Attempt {
             running,
             checkpointer,
@@ -299,6 +296,14 @@ impl Driver {
             restarted: BTreeSet::new(),
             rewinds: JoinSet::new(),
         }))
+    }
+
+    /// Tells how far the scans of the inputs are.
+    fn note_backfill(&self, inputs: &JobInputs, positions: &ScanPositions) {
+        let read = positions.collections.values().map(|position| position.rows).sum();
+        self.handle.backfill_rows.store(read, Ordering::Relaxed);
+        let expected = inputs.collections.values().map(|c| c.row_estimate()).sum();
+        self.handle.backfill_expected.store(expected, Ordering::Relaxed);
     }
 
     /// From when on the interval to the next checkpoint runs, if there was none before: jobs that are started together, each at another part of

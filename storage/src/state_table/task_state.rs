@@ -20,7 +20,7 @@ use crate::state_table::{
 /// time, and the log grows by no more than half of the state until the materialization is there.
 const SWEEP_STEP_BYTES: usize = 2 << 10;
 /// Tables flush whole blocks; until it may have one a sweep saves up. So the records behind it wait for a few milliseconds at most.
-const LEAST_SWEPT_BYTES: usize = if cfg!(test) { 0 } else { 128 << 10 };
+const LEAST_SWEPT_BYTES: usize = if cfg!(test) { 1 } else { 128 << 10 };
 /// Bytes that are flushed at a time for what has been logged when somebody waits for it. Who owes more flushes it with the next steps.
 const MOST_PACED_BYTES: usize = 2 << 20;
 /// Bytes of a table that are flushed at a time for what somebody waits for.
