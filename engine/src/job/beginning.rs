@@ -152,6 +152,14 @@ impl Driver {
         Ok(Some(Beginning { checkpointer, store, origin, positions, injected: Some(restored.epoch()), restart, checkpoint: None }))
     }
 
+    /// Tells how far the scans of the inputs are.
+    pub(super) fn note_backfill(&self, inputs: &JobInputs, positions: &ScanPositions) {
+        let read = positions.collections.values().map(|position| position.rows).sum();
+        self.handle.backfill_rows.store(read, Ordering::Relaxed);
+        let expected = inputs.collections.values().map(|c| c.row_estimate()).sum();
+        self.handle.backfill_expected.store(expected, Ordering::Relaxed);
+    }
+
     /// Where the subtasks start, and the epoch up to which the inputs have been consumed.
     async fn restart_from(&self, checkpointer: &Checkpointer, restored: &Restored) -> Result<(Restart, Epoch)> {
         let fragments = self.spec.graph.fragments.len();

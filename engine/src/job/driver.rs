@@ -298,14 +298,6 @@ impl Driver {
         }))
     }
 
-    /// Tells how far the scans of the inputs are.
-    fn note_backfill(&self, inputs: &JobInputs, positions: &ScanPositions) {
-        let read = positions.collections.values().map(|position| position.rows).sum();
-        self.handle.backfill_rows.store(read, Ordering::Relaxed);
-        let expected = inputs.collections.values().map(|c| c.row_estimate()).sum();
-        self.handle.backfill_expected.store(expected, Ordering::Relaxed);
-    }
-
     /// From when on the interval to the next checkpoint runs, if there was none before: jobs that are started together, each at another part of
     /// it, do not take their checkpoints together later.
     fn first_checkpoint_since(&self) -> Instant {
