@@ -15,11 +15,13 @@ use std::fs::File;
 use std::ops::{Range, RangeInclusive};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::durable_file::io_error;
 use crate::error::{Result, StorageError};
+use crate::memory::{MemoryBudget, MemoryHandle};
 use crate::state_table::TableId;
 
 mod recent;
@@ -35,6 +37,8 @@ const DIRECTORY_ENTRY_BYTES: usize = 18;
 const FRAME_BYTES: usize = 256 << 10;
 /// A restored part up to this size stays in memory.
 const KEEP_BYTES: usize = 256 << 10;
+/// Finished parts of a task up to these bytes wait in memory, while the budget has room for them.
+const MOST_HELD_BYTES: usize = 64 << 20;
 
 /// A finished part of a segment.
 #[derive(Debug, Clone)]
@@ -43,6 +47,8 @@ pub(crate) struct SegmentPart {
     pub(crate) bytes: u64,
     /// The lowest and the highest key group in it.
     pub(crate) groups: (u16, u16),
+    /// What it takes of the budget, if it waits in memory.
+    held: Option<Arc<MemoryHandle>>,
 }
 
 /// Where a part waits for its upload.
@@ -70,7 +76,7 @@ impl SegmentPart {
     pub(crate) fn spill(&mut self, path: &Path) -> Result<()> {
         if let PartSource::Memory(bytes) = &self.source {
             std::fs::write(path, bytes).map_err(io_error("write", path))?;
-            self.source = PartSource::File(path.to_owned());
+            (self.source, self.held) = (PartSource::File(path.to_owned()), None);
         }
         Ok(())
     }
@@ -106,6 +112,7 @@ pub(crate) struct ChangelogWriter {
     lowest_group: u16,
     highest_group: u16,
     finished: Vec<SegmentPart>,
+    budget: MemoryBudget,
     files: u64,
     position: u64,
     /// Which keys have changed lately, if anybody wants to know.
@@ -114,11 +121,12 @@ pub(crate) struct ChangelogWriter {
 
 impl ChangelogWriter {
     /// A writer whose scratch files are `directory/name-<n>`. Parts are cut at about `part_bytes`.
-    pub(crate) fn new(directory: PathBuf, name: String, part_bytes: usize) -> Self {
+    pub(crate) fn new(directory: PathBuf, name: String, part_bytes: usize, budget: &MemoryBudget) -> Self {
         let mut writer = Self {
             directory,
             name,
             part_bytes,
+            budget: budget.clone(),
             buffer: Vec::new(),
             frames: Vec::new(),
             lowest_group: u16::MAX,
@@ -191,14 +199,24 @@ impl ChangelogWriter {
         self.frames.clear();
         let bytes = Bytes::from(std::mem::take(&mut self.buffer));
         let groups = (self.lowest_group, self.highest_group);
-        self.finished.push(SegmentPart { bytes: bytes.len() as u64, source: PartSource::Memory(bytes), groups });
+        self.finished.push(SegmentPart { bytes: bytes.len() as u64, source: PartSource::Memory(bytes), groups, held: None });
         self.start_part();
     }
 
-    /// Moves finished parts out of memory. Called by tables after they may have appended much.
+    /// Finds a place for finished parts: in memory, where the budget has room for a few, for a write may have to wait for the disk and the records
+    /// with it; else in scratch files. Called by tables after they may have appended much.
     pub(crate) fn spill(&mut self) -> Result<()> {
-        for part in &mut self.finished {
-            if part.is_in_memory() {
+        let is_short = self.budget.used() > self.budget.limit();
+        let most = MOST_HELD_BYTES.min(self.budget.limit() / 32);
+        let mut held: usize = self.finished.iter().filter_map(|part| Some(part.held.as_ref()?.used())).sum();
+        for part in self.finished.iter_mut().filter(|part| part.is_in_memory()) {
+            let bytes = part.bytes as usize;
+            if part.held.is_none() && !is_short && held + bytes <= most {
+                let handle = self.budget.handle("state changelog");
+                part.held = handle.try_grow(bytes).then(|| Arc::new(handle));
+                held += bytes;
+            }
+            if part.held.is_none() || is_short {
                 part.spill(&self.directory.join(format!("{}-{}", self.name, self.files)))?;
                 self.files += 1;
             }
@@ -389,7 +407,7 @@ mod tests {
     #[test]
     fn parts_give_back_the_changes_of_each_table_in_order() {
         let directory = tempfile::tempdir().unwrap();
-        let mut writer = ChangelogWriter::new(directory.path().into(), "log".into(), 1 << 20);
+        let mut writer = ChangelogWriter::new(directory.path().into(), "log".into(), 1 << 20, &MemoryBudget::new(1 << 20));
         writer.append(&full_key(1, "a"), Some(b"1"));
         writer.append(&full_key(2, "b"), Some(b""));
         writer.append(&full_key(1, "a"), None);
@@ -404,14 +422,20 @@ mod tests {
     #[test]
     fn big_segments_are_cut_and_spilled() {
         let directory = tempfile::tempdir().unwrap();
-        let mut writer = ChangelogWriter::new(directory.path().into(), "log".into(), 1000);
+        let budget = MemoryBudget::new(32 * 4000);
+        let mut writer = ChangelogWriter::new(directory.path().into(), "log".into(), 1000, &budget);
         for i in 0..100 {
             writer.append(&full_key(1, &format!("key {i}")), Some(&[7; 50]));
+            writer.spill().unwrap();
         }
+        let in_memory = |parts: &[SegmentPart]| parts.iter().take_while(|part| part.is_in_memory()).count();
+        assert_eq!((in_memory(&writer.finished), writer.finished.len()), (3, 5), "a few stay in memory");
+        assert!((3000..4000).contains(&budget.used()), "and are counted: {}", budget.used());
+        let others = budget.handle("others");
+        others.grow(budget.limit());
         writer.spill().unwrap();
+        assert_eq!((in_memory(&writer.finished), budget.used()), (0, others.used()), "until memory is short");
         let parts = writer.finish_segment();
-        assert!(parts.len() > 4);
-        assert!(matches!(parts[0].source, PartSource::File(_)));
         let total: usize = parts
             .iter()
             .map(|part| StoredPart::keep(&part.read().unwrap(), "object", &directory.path().join("part")).unwrap())
@@ -425,7 +449,7 @@ mod tests {
     #[test]
     fn a_damaged_part_is_refused_not_misread() {
         let directory = tempfile::tempdir().unwrap();
-        let mut writer = ChangelogWriter::new(directory.path().into(), "log".into(), 1 << 20);
+        let mut writer = ChangelogWriter::new(directory.path().into(), "log".into(), 1 << 20, &MemoryBudget::new(1 << 20));
         writer.append(&full_key(1, "a"), Some(b"1"));
         let bytes = writer.finish_segment()[0].read().unwrap();
         for len in 0..bytes.len() {

@@ -113,7 +113,7 @@ impl TaskState {
     pub fn new(store: Arc<JobStore>, subtask: u32, key_groups: Range<u16>, origin: StateOrigin) -> Result<Self> {
         let writer = store.new_writer();
         let part_bytes = (store.budget().limit() / 16).clamp(128 << 10, 8 << 20);
-        let mut changelog = ChangelogWriter::new(store.scratch("log")?, format!("{subtask}-{writer}"), part_bytes);
+        let mut changelog = ChangelogWriter::new(store.scratch("log")?, format!("{subtask}-{writer}"), part_bytes, store.budget());
         if store.undo().named_if_kept(writer).is_some() {
             // From the first change on it is known which they are.
             changelog.changed_behind(0);
