@@ -103,7 +103,7 @@ impl SourceHandle {
 
     /// Looks for new splits; those known keep their number.
     pub async fn rediscover(&self) -> Result<()> {
-        if self.complete.load(Ordering::Acquire) {
+        if self.is_complete() {
             return Ok(());
         }
         let discovery = self.source.discover().await?;
@@ -191,7 +191,7 @@ impl SourceHandle {
                 *best = reading;
             }
         }
-        let complete = self.complete.load(Ordering::Acquire);
+        let complete = self.is_complete();
         let history = self.history.read();
         furthest
             .into_iter()
@@ -230,7 +230,7 @@ impl SourceHandle {
     /// that are known now.
     pub fn watermark_after(&self, bindings: &[Binding]) -> Option<i64> {
         let splits = self.splits.read();
-        let complete = self.complete.load(Ordering::Acquire);
+        let complete = self.is_complete();
         let history = self.history.read();
         let mut latest: BTreeMap<&str, BoundSplit> =
             splits.iter().filter_map(|split| Some((split.id.as_str(), history.newest(&split.id)?))).collect();

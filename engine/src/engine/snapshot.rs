@@ -34,27 +34,17 @@ impl Engine {
         let all = self.shared.readables();
         // What can be read now stays while the epoch is looked for.
         let _oldest: Vec<Hold> = all.iter().map(|relation| relation.collection.hold_oldest()).collect();
-        let newest = match freshness {
-            Freshness::Any => None,
-            Freshness::Default => Some((self.stop_at_newest(), timeout.min(PATIENCE))),
-            Freshness::Strict => Some((self.stop_at_newest(), timeout)),
-        };
-        let mut failure = None;
-        if let Some((stop, patience)) = newest {
+        if freshness != Freshness::Any {
+            let stop = self.stop_at_newest();
+            let patience = if freshness == Freshness::Strict { timeout } else { timeout.min(PATIENCE) };
             match self.read_at(relations, stop.epoch(), patience).await {
                 Ok(_) => return Ok(SnapshotPoint::new(&all, stop)),
-                Err(error) => failure = Some(error),
+                Err(failure) if freshness == Freshness::Strict => return Err(failure),
+                Err(_) => {}
             }
-        }
-        if freshness == Freshness::Strict
-            && let Some(failure) = failure
-        {
-            return Err(failure);
-        }
-        if freshness == Freshness::Default
-            && let Some(point) = self.common_point(relations, &all)?
-        {
-            return Ok(SnapshotPoint::new(&all, Stop::new(self.shared.clone(), point)));
+            if let Some(epoch) = self.common_point(relations, &all)? {
+                return Ok(SnapshotPoint::new(&all, Stop::new(self.shared.clone(), epoch)));
+            }
         }
         let point = self.read_epoch(relations, freshness, timeout).await?;
         Ok(SnapshotPoint::new(&all, Stop::new(self.shared.clone(), point.epoch)))

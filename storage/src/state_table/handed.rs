@@ -14,13 +14,15 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::blocks::{Blocks, Loc};
+use super::context::TableContext;
 use super::left::{Kind, LeftTable};
 use super::{PointTable, RangeTable, TableId};
 
 /// Bytes of an old table that are gone through with each `relieve`. Tests have small tables.
-pub(super) const TAKE_BYTES: usize = if cfg!(test) { 2 << 10 } else { 1 << 20 };
+const TAKE_BYTES: usize = if cfg!(test) { 2 << 10 } else { 1 << 20 };
 /// The same while the budget is exceeded: only what has been taken over can leave memory.
-pub(super) const TAKE_BYTES_IN_NEED: usize = 8 * TAKE_BYTES;
+const TAKE_BYTES_IN_NEED: usize = 8 * TAKE_BYTES;
 
 /// All tables of a task that has taken its last checkpoint; see [`TaskState::hand_over`](super::TaskState::hand_over).
 pub struct HandedTask {
@@ -79,6 +81,63 @@ impl<T> Old<T> {
     }
 }
 
+/// A table that takes over what others have in memory, record by record.
+pub(super) trait Heir: Sized {
+    fn context(&self) -> &TableContext;
+
+    /// Where its records lie.
+    fn blocks(&self) -> &Blocks;
+
+    /// What is still to be taken over.
+    fn inherited(&mut self) -> &mut Inherited<Self>;
+
+    /// Moves a record of another table here.
+    fn take(&mut self, from: &mut Self, loc: Loc);
+
+    /// Takes over a little more with each relieve, or more if there is need.
+    fn take_some(&mut self) {
+        let is_in_need = self.context().memory.over_budget();
+        self.take_over(if is_in_need { TAKE_BYTES_IN_NEED } else { TAKE_BYTES });
+    }
+
+    /// Goes through about `bytes` of what is still to be taken over. Answers whether that was all.
+    fn take_over(&mut self, bytes: usize) -> bool {
+        let mut inherited = std::mem::take(self.inherited());
+        if let Some(mut share) = inherited.pop()
+            && !self.take_of(&mut share, bytes)
+        {
+            inherited.push(share);
+        }
+        *self.inherited() = inherited;
+        self.inherited().is_empty()
+    }
+
+    /// Answers whether nothing of the share is left.
+    fn take_of(&mut self, share: &mut Share<Self>, bytes: usize) -> bool {
+        let mut old = share.lock();
+        // First to there, then from there.
+        if !old.take_over(bytes) {
+            return false;
+        }
+        let (mut place, mut passed) = (share.place, 0);
+        while place.0 < old.blocks().block_count() && passed < bytes {
+            let Some((loc, next)) = old.blocks().next_record(place.0, place.1) else {
+                place = (place.0 + 1, 0);
+                continue;
+            };
+            place.1 = next;
+            passed += old.blocks().slot_bytes(loc);
+            if share.key_groups.contains(&old.context().group(old.blocks().key(loc))) {
+                self.take(&mut old, loc);
+            }
+        }
+        let is_through = place.0 >= old.blocks().block_count();
+        drop(old);
+        share.place = place;
+        is_through
+    }
+}
+
 /// One heir's part of an old table.
 pub(super) struct Share<T> {
     /// The key groups of the part.
@@ -87,7 +146,7 @@ pub(super) struct Share<T> {
     of: Range<u16>,
     table: Arc<Mutex<T>>,
     /// Block and byte up to which the part has been taken.
-    pub(super) place: (usize, usize),
+    place: (usize, usize),
 }
 
 impl<T> Share<T> {

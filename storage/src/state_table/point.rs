@@ -12,7 +12,7 @@ use super::cold::ColdKeys;
 use super::context::TableContext;
 use super::dirty_queue::DirtyQueue;
 use super::flush::FlushOrder;
-use super::handed::Inherited;
+use super::handed::{Heir, Inherited};
 use super::left::LeftTable;
 use super::merge::merge_with_store;
 use super::resident::{Resident, hash_key};

@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use super::super::blocks::{Handle, Loc};
 use super::super::flush::FlushOrder;
+use super::super::handed::Heir;
 use super::super::large::LargeGroup;
 use super::super::left::LeftTable;
 use super::super::packed::{self, DIRTY, UNFLUSHED};

@@ -2,8 +2,9 @@
 //! it is, small ones one after the other. Who reads a small group that has not been taken gets a copy of it.
 
 use super::super::StateTable;
-use super::super::blocks::Loc;
-use super::super::handed::{Inherited, Share, TAKE_BYTES, TAKE_BYTES_IN_NEED};
+use super::super::blocks::{Blocks, Loc};
+use super::super::context::TableContext;
+use super::super::handed::{Heir, Inherited, Share};
 use super::super::left::LeftTable;
 use super::super::resident::hash_key;
 use super::{COMPLETE, GROUP_DIRTY, LARGE, RangeTable};
@@ -129,47 +130,22 @@ impl RangeTable {
     pub(in super::super) fn inherits_nothing(&self) -> bool {
         self.inherited.is_empty()
     }
+}
 
-    /// Takes over a little more with each relieve, or more if there is need.
-    pub(super) fn take_some(&mut self) {
-        let is_in_need = self.context.memory.over_budget();
-        self.take_over(if is_in_need { TAKE_BYTES_IN_NEED } else { TAKE_BYTES });
+impl Heir for RangeTable {
+    fn context(&self) -> &TableContext {
+        &self.context
     }
 
-    /// Goes through about `bytes` of what is still to be taken over. Answers whether that was all.
-    pub(super) fn take_over(&mut self, bytes: usize) -> bool {
-        let mut inherited = std::mem::take(&mut self.inherited);
-        if let Some(mut share) = inherited.pop()
-            && !self.take_of(&mut share, bytes)
-        {
-            inherited.push(share);
-        }
-        self.inherited = inherited;
-        self.inherited.is_empty()
+    fn blocks(&self) -> &Blocks {
+        self.groups.blocks()
     }
 
-    /// Answers whether nothing of the share is left.
-    fn take_of(&mut self, share: &mut Share<Self>, bytes: usize) -> bool {
-        let mut old = share.lock();
-        // First to there, then from there.
-        if !old.take_over(bytes) {
-            return false;
-        }
-        let (mut place, mut passed) = (share.place, 0);
-        while place.0 < old.groups.blocks().block_count() && passed < bytes {
-            let Some((loc, next)) = old.groups.blocks().next_record(place.0, place.1) else {
-                place = (place.0 + 1, 0);
-                continue;
-            };
-            place.1 = next;
-            passed += old.groups.blocks().slot_bytes(loc);
-            if share.key_groups.contains(&old.context.group(old.groups.blocks().key(loc))) {
-                self.receive(&mut old, loc);
-            }
-        }
-        let is_through = place.0 >= old.groups.blocks().block_count();
-        drop(old);
-        share.place = place;
-        is_through
+    fn inherited(&mut self) -> &mut Inherited<Self> {
+        &mut self.inherited
+    }
+
+    fn take(&mut self, from: &mut Self, loc: Loc) {
+        self.receive(from, loc);
     }
 }
