@@ -39,6 +39,7 @@ mod point;
 mod range;
 mod resident;
 mod segments;
+mod sweep_pace;
 pub(crate) mod task_state;
 mod tombstones;
 pub(crate) mod undo;

@@ -7,26 +7,17 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::checkpoint::{LostTask, RestoredState};
+use crate::env::Clock;
 use crate::epoch::Epoch;
 use crate::error::{Result, StorageError};
 use crate::state_changelog::{ChangelogWriter, SegmentPart};
 use crate::state_table::JobStore;
+use crate::state_table::sweep_pace::{self, SweepPace};
 use crate::state_table::{
     HandedTables, HandedTask, Kept, KeptTables, KeyDistribution, LeftTable, LeftTables, PointTable, RangeTable, RestoreTable, StateTable,
     TableContext, TableId, TaskShared,
 };
 
-/// Bytes that a sweep gains on the log with each of its steps, beside twice what has been logged since the last one: it takes little of the subtask's
-/// time, and the log grows by no more than half of the state until the materialization is there.
-const SWEEP_STEP_BYTES: usize = 2 << 10;
-/// Tables flush whole blocks; until it may have one a sweep saves up. So the records behind it wait for a few milliseconds at most.
-const LEAST_SWEPT_BYTES: usize = if cfg!(test) { 1 } else { 128 << 10 };
-/// Bytes that are flushed at a time for what has been logged when somebody waits for it. Who owes more flushes it with the next steps.
-const MOST_PACED_BYTES: usize = 2 << 20;
-/// Bytes of a table that are flushed at a time for what somebody waits for.
-const URGENT_SWEEP_BYTES: usize = 256 << 10;
-/// Bytes that one step of a sweep flushes at most, but for the rest of a block.
-const MOST_SWEPT_BYTES: usize = 512 << 10;
 /// A sweep pauses while the store has so many full buffers to flush.
 const WAITING_BUFFERS: u64 = 1;
 /// The same of a sweep that somebody waits for.
@@ -62,10 +53,8 @@ pub struct TaskState {
     sequence: u64,
     sweep: Option<Sweep>,
     swept: Sweep,
-    /// End of the changelog when a step of a sweep was taken last.
-    paced_to: u64,
-    /// Bytes that the sweep under way may flush now.
-    allowance: usize,
+    pace: SweepPace,
+    clock: Clock,
 }
 
 /// A pass that brings everything into the store.
@@ -127,8 +116,8 @@ impl TaskState {
             sequence: 0,
             sweep: None,
             swept: Sweep { request: 0, base: Epoch(0) },
-            paced_to: 0,
-            allowance: 0,
+            pace: SweepPace::default(),
+            clock: Clock::system(),
         })
     }
 
@@ -265,15 +254,12 @@ impl TaskState {
             return;
         }
         let position = self.shared.changelog.lock().position();
-        let logged = position.saturating_sub(std::mem::replace(&mut self.paced_to, position)) as usize;
-        self.allowance += SWEEP_STEP_BYTES + 2 * logged;
-        let bytes = match is_urgent {
-            true => self.allowance.clamp(URGENT_SWEEP_BYTES, MOST_PACED_BYTES),
-            false => self.allowance.min(MOST_SWEPT_BYTES),
-        };
-        if bytes >= LEAST_SWEPT_BYTES {
-            self.allowance = self.allowance.saturating_sub(bytes);
+        let began = self.clock.monotonic();
+        let bytes = self.pace.next_bytes(position, is_urgent, began);
+        if bytes > 0 {
             self.sweep_some(tables, bytes);
+            let ended = self.clock.monotonic();
+            self.pace.rest(ended - began, ended);
         }
     }
 
@@ -281,12 +267,12 @@ impl TaskState {
         let request = self.shared.store.image_wanted();
         if self.sweep.is_none() && request > self.swept.request {
             self.sweep = Some(Sweep { request, base: epoch });
-            (self.paced_to, self.allowance) = (self.shared.changelog.lock().position(), 0);
+            self.pace = SweepPace::new(self.shared.changelog.lock().position());
             tables.iter_mut().for_each(|table| table.begin_sweep());
         }
         // What was logged just now is paid for later: everybody waits for a snapshot. A job that has nothing else to do goes on as well.
         if self.shared.store.waiting_buffers() < WAITING_BUFFERS {
-            self.sweep_some(tables, SWEEP_STEP_BYTES);
+            self.sweep_some(tables, sweep_pace::STEP_BYTES);
         }
     }
 

@@ -84,7 +84,7 @@ fn a_snapshot_does_not_wait_for_a_sweep_that_owes_much() {
         steps += 1;
     }
     assert_eq!(flushed(&store), 200_000);
-    assert!(steps < 200_000 * 150 / MOST_PACED_BYTES + 20, "what was logged is paid for: {steps}");
+    assert!(steps < 200_000 * 150 / sweep_pace::MOST_URGENT_BYTES + 20, "what was logged is paid for: {steps}");
 }
 
 fn flushed(store: &JobStore) -> usize {
