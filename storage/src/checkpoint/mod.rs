@@ -261,8 +261,8 @@ impl Checkpointer {
         }
     }
 
-    /// Asks for a new image when the log has become longer than the state, or half as long as what can be replayed in time: while the image is made
-    /// the log goes on growing. Should it come to the whole of that, the image is hurried.
+    /// Asks for a new image when the log is about to become longer than the state, or half as long as what can be replayed in time: while the image is
+    /// made the log goes on growing. Should it come to the whole of that, the image is hurried.
     fn want_image(&self, progress: &mut Progress, manifest: &Manifest, bytes_log: u64, tasks: &upload::Tasks) {
         let Some(store) = &tasks.store else { return };
         let (log, replayable) = (manifest.log_bytes(), self.replay.bytes());
@@ -274,7 +274,8 @@ impl Checkpointer {
         }
         let state = tasks.memory_bytes.max(store.approximate_bytes());
         let bound = self.materialize_after.unwrap_or(LEAST_LOG_BYTES.max(state));
-        if log > bound.min(replayable / 2) {
+        // The next checkpoint is expected to add as much as this one did.
+        if log.saturating_add(bytes_log) > bound.min(replayable / 2) {
             progress.requested = store.want_image();
         }
     }

@@ -16,6 +16,8 @@ pub(super) const MOST_URGENT_BYTES: usize = 2 << 20;
 /// A sweep rests after each step for so many times as long as it took. Windows that close are logged in bursts, and would have to wait for twice what they log
 /// just when they are waited for.
 const RESTS: f64 = 7.0;
+/// The same of one that somebody waits for: half of the time is the records'.
+const URGENT_RESTS: f64 = 1.0;
 /// It rests the less the more it owes, and not at all from here on: it keeps up with any log.
 const MOST_OWED_BYTES: usize = 16 << 20;
 
@@ -38,12 +40,8 @@ impl SweepPace {
     pub(super) fn next_bytes(&mut self, position: u64, is_urgent: bool, now: Duration) -> usize {
         let logged = position.saturating_sub(std::mem::replace(&mut self.position, position)) as usize;
         self.owed += STEP_BYTES + 2 * logged;
-        let bytes = match is_urgent {
-            true => self.owed.clamp(URGENT_BYTES, MOST_URGENT_BYTES),
-            false if now < self.rests_until => 0,
-            false => self.owed.min(MOST_BYTES),
-        };
-        if bytes < LEAST_BYTES {
+        let bytes = if is_urgent { self.owed.clamp(URGENT_BYTES, MOST_URGENT_BYTES) } else { self.owed.min(MOST_BYTES) };
+        if now < self.rests_until || bytes < LEAST_BYTES {
             return 0;
         }
         self.owed = self.owed.saturating_sub(bytes);
@@ -51,9 +49,10 @@ impl SweepPace {
     }
 
     /// A step ended at `now` that took so long.
-    pub(super) fn rest(&mut self, took: Duration, now: Duration) {
+    pub(super) fn rest(&mut self, took: Duration, is_urgent: bool, now: Duration) {
         let share = 1.0 - self.owed as f64 / MOST_OWED_BYTES as f64;
-        self.rests_until = now + took.mul_f64(RESTS * share.max(0.0));
+        let rests = if is_urgent { URGENT_RESTS } else { RESTS };
+        self.rests_until = now + took.mul_f64(rests * share.max(0.0));
     }
 }
 
@@ -73,7 +72,7 @@ mod tests {
             if bytes > 0 {
                 *now += STEP;
                 spent += STEP;
-                pace.rest(STEP, *now);
+                pace.rest(STEP, false, *now);
             }
             *now += Duration::from_millis(1);
             bytes
@@ -94,16 +93,16 @@ mod tests {
     fn a_sweep_that_owes_much_does_not_rest() {
         let mut pace = SweepPace::new(0);
         assert!(pace.next_bytes(MOST_OWED_BYTES as u64, false, STEP) > 0);
-        pace.rest(STEP, STEP);
+        pace.rest(STEP, false, STEP);
         assert!(pace.next_bytes(MOST_OWED_BYTES as u64, false, STEP) > 0);
     }
 
     #[test]
-    fn a_sweep_that_somebody_waits_for_does_not_rest() {
+    fn a_sweep_that_somebody_waits_for_rests_as_long_as_it_works() {
         let mut pace = SweepPace::new(0);
-        assert_eq!(pace.next_bytes(64 << 10, true, STEP), URGENT_BYTES);
-        pace.rest(STEP, STEP);
-        assert_eq!(pace.next_bytes(64 << 10, false, STEP), 0);
-        assert_eq!(pace.next_bytes(64 << 10, true, STEP), URGENT_BYTES);
+        assert_eq!(pace.next_bytes(0, true, STEP), URGENT_BYTES);
+        pace.rest(STEP, true, STEP);
+        assert_eq!(pace.next_bytes(0, true, STEP + STEP / 2), 0);
+        assert_eq!(pace.next_bytes(0, true, 2 * STEP), URGENT_BYTES);
     }
 }

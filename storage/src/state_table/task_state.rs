@@ -240,6 +240,12 @@ impl TaskState {
         LostTask { writer: self.shared.writer, key_groups: self.shared.key_groups.clone(), tables }
     }
 
+    /// Tells the time by another clock: by one that stands still a sweep has nothing to rest from.
+    #[cfg(test)]
+    pub(crate) fn set_clock(&mut self, clock: Clock) {
+        self.clock = clock;
+    }
+
     /// Whether everything is being brought into the store, a little at a time.
     pub fn is_sweeping(&self) -> bool {
         self.sweep.is_some()
@@ -259,7 +265,7 @@ impl TaskState {
         if bytes > 0 {
             self.sweep_some(tables, bytes);
             let ended = self.clock.monotonic();
-            self.pace.rest(ended - began, ended);
+            self.pace.rest(ended - began, is_urgent, ended);
         }
     }
 

@@ -63,6 +63,7 @@ fn a_sweep_is_done_over_several_checkpoints_and_says_its_base() {
 fn a_snapshot_does_not_wait_for_a_sweep_that_owes_much() {
     let directory = tempfile::tempdir().unwrap();
     let mut task = single_task(directory.path(), StateBackend::RocksDb, 256 << 20);
+    task.set_clock(Clock::manual(0));
     let store = task.shared.store.clone();
     let mut table = task.point_table(TableId(1)).unwrap();
     let fill = |table: &mut PointTable| (0..200_000_u32).for_each(|i| table.put(&i.to_be_bytes(), &[1; 100]));
