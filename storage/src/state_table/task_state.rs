@@ -25,6 +25,9 @@ const URGENT_WAITING_BUFFERS: u64 = 2;
 const RELIEVE_EVERY: usize = 4096;
 /// A subtask that is restarted alone reads all that is its own at once if the store of its job has no more bytes than this. Tests have small stores.
 const SMALL_STORE_BYTES: u64 = if cfg!(test) { 32 << 10 } else { 4 << 20 };
+/// The same of a job that is restarted as a whole. Of a larger store subtasks read what they need when they need it, so that a restart takes as long as its log
+/// is, however large the state.
+const EAGER_STORE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
 /// Entries beyond those that fit in memory that a restart reads, so as to know that other keys are not in the store.
 const REMEMBERED_ENTRIES: usize = 1 << 20;
 
@@ -319,8 +322,9 @@ impl TaskState {
     fn restore(&self, table: &mut (impl RestoreTable + StateTable)) -> Result<()> {
         let StateOrigin::Checkpoint(restored) = &self.origin else { return Ok(()) };
         let groups = self.shared.key_groups.clone();
-        if restored.is_rewound() && self.shared.store.approximate_bytes() > SMALL_STORE_BYTES {
-            // The others wait for this subtask: what it needs of the store it reads when it needs it.
+        // Others wait for a subtask that is restarted alone.
+        let most = if restored.is_rewound() { SMALL_STORE_BYTES } else { EAGER_STORE_BYTES };
+        if self.shared.store.approximate_bytes() > most {
             table.give_up();
         } else {
             restored.count_read(self.restore_stored(table, table.id(), groups.clone())?);
