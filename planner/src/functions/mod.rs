@@ -35,6 +35,7 @@ mod regex;
 mod regex_matches;
 pub(crate) mod registry;
 pub(crate) mod resolve;
+pub(crate) mod row_key;
 pub(crate) mod sequence;
 pub mod session;
 pub(crate) mod signature;
