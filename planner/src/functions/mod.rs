@@ -18,6 +18,7 @@ pub(crate) mod comparison;
 mod conditional;
 mod datetime;
 pub(crate) mod decimal;
+mod decimal_power;
 mod dimensions;
 pub mod environment;
 pub(crate) mod exact_sum;
