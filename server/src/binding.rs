@@ -16,7 +16,7 @@ use millpond_planner::{
         name::quoted,
         object::{QuerySettings, Sink, SinkInput},
     },
-    functions::environment::LiveState,
+    functions::environment::{LiveState, Signal},
     interrupt::Interrupt,
     parse::ParsedStatement,
     pg_text::TextSettings,
@@ -90,6 +90,21 @@ impl LiveState for SystemNames {
 
     fn setting(&self, name: &str) -> Option<String> {
         bind::SystemRelations::setting(self, name)
+    }
+
+    fn started_us(&self) -> Option<i64> {
+        Some(self.server.as_ref()?.upgrade()?.started_us)
+    }
+
+    fn signal(&self, process_id: i32, signal: Signal) -> bool {
+        let Some(handle) = self.server.as_ref().and_then(Weak::upgrade).and_then(|server| server.sessions.cancel_of(process_id)) else {
+            return false;
+        };
+        match signal {
+            Signal::Cancel => handle.fire(),
+            Signal::Terminate => handle.terminate(),
+        }
+        true
     }
 }
 

@@ -4,6 +4,15 @@ use std::{fmt, sync::Arc};
 
 use crate::{catalog::Catalog, pg_text::TextSettings};
 
+/// What a session is told by another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// To end what it runs.
+    Cancel,
+    /// To end.
+    Terminate,
+}
+
 /// What functions ask the server while a query runs.
 pub trait LiveState: fmt::Debug + Send + Sync {
     /// About how many bytes a relation's rows have; `None` for those that keep none.
@@ -14,6 +23,16 @@ pub trait LiveState: fmt::Debug + Send + Sync {
     /// The value of a session's setting, by its name in lower case.
     fn setting(&self, _name: &str) -> Option<String> {
         None
+    }
+
+    /// When the server was started, in microseconds since 1970.
+    fn started_us(&self) -> Option<i64> {
+        None
+    }
+
+    /// Tells a session something, by the number that clients cancel it by; whether there is one.
+    fn signal(&self, _process_id: i32, _signal: Signal) -> bool {
+        false
     }
 }
 

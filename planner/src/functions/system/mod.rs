@@ -12,6 +12,7 @@ use arrow::{array::ArrayRef, datatypes::Int32Type};
 use datafusion::{common::ScalarValue, logical_expr::lit};
 
 use super::{
+    environment::Signal,
     kernel::{Call, Traits},
     signature::Entry,
 };
@@ -53,8 +54,8 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("pg_is_other_temp_schema(oid) boolean", |_, _| Ok(Typed::boolean(lit(false)))),
     Entry::rewrite("txid_current() bigint", |_, _| Ok(Typed::bigint(1))),
     Entry::rewrite("pg_current_xact_id() bigint", |_, _| Ok(Typed::bigint(1))),
-    Entry::rewrite("pg_postmaster_start_time() timestamptz", |_, _| Ok(Typed::null(SqlType::TimestampTz))),
-    Entry::rewrite("pg_conf_load_time() timestamptz", |_, _| Ok(Typed::null(SqlType::TimestampTz))),
+    Entry::rewrite("pg_postmaster_start_time() timestamptz", settings::start_time),
+    Entry::rewrite("pg_conf_load_time() timestamptz", settings::start_time),
     Entry::rewrite("inet_server_addr() text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("inet_client_addr() text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("inet_server_port() integer", |_, _| Ok(Typed::null(SqlType::Integer))),
@@ -89,8 +90,8 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
     Entry::strict("pg_size_pretty(bigint) text", size::pretty),
     Entry::rewrite("pg_sleep(double precision) void", |_, values| Ok(sleep::sleep(values))),
-    Entry::rewrite("pg_cancel_backend(integer) boolean", |_, _| Ok(Typed::boolean(lit(false)))),
-    Entry::rewrite("pg_terminate_backend(integer) boolean", |_, _| Ok(Typed::boolean(lit(false)))),
+    Entry::kernel("pg_cancel_backend(integer) boolean", MEASURED, |call| settings::signal(call, Signal::Cancel)),
+    Entry::kernel("pg_terminate_backend(integer) boolean", MEASURED, |call| settings::signal(call, Signal::Terminate)),
     Entry::rewrite("pg_advisory_lock(bigint) void", |_, _| Ok(Typed::literal(ScalarValue::Null, SqlType::Void))),
     Entry::rewrite("pg_try_advisory_lock(bigint) boolean", |_, _| Ok(Typed::boolean(lit(true)))),
     Entry::rewrite("pg_advisory_unlock(bigint) boolean", |_, _| Ok(Typed::boolean(lit(true)))),
