@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{catalog::Catalog, pg_text::TextSettings};
+use crate::{
+    catalog::{Catalog, QualifiedName},
+    pg_text::TextSettings,
+};
 
 /// What a session is told by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,31 @@ pub trait LiveState: fmt::Debug + Send + Sync {
 
     /// The value of a session's setting, by its name in lower case.
     fn setting(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    /// The number of a system relation.
+    fn system_relation(&self, _schema: &str, _name: &str) -> Option<i32> {
+        None
+    }
+
+    /// The name of a system relation.
+    fn system_relation_name(&self, _oid: i32) -> Option<QualifiedName> {
+        None
+    }
+
+    /// The number of a function that cannot be called, but that types name for their input and output.
+    fn type_function(&self, _name: &str) -> Option<i32> {
+        None
+    }
+
+    /// The name of such a function.
+    fn type_function_name(&self, _oid: i32) -> Option<String> {
+        None
+    }
+
+    /// The name of an operator and the types of its operands, 0 for one that it has not.
+    fn operator(&self, _oid: i32) -> Option<(String, i32, i32)> {
         None
     }
 

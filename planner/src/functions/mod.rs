@@ -25,6 +25,7 @@ pub(crate) mod exact_sum;
 mod extract;
 mod float;
 mod format;
+mod identifier;
 mod interval;
 mod json;
 pub(crate) mod kernel;
