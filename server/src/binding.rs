@@ -12,11 +12,11 @@ use datafusion::{
 use millpond_planner::{
     bind::{self, BindContext, Bound},
     catalog::{
-        Catalog, Object, ObjectBody,
+        Catalog, Object, ObjectBody, QualifiedName,
         name::quoted,
         object::{QuerySettings, Sink, SinkInput},
     },
-    functions::environment::LiveState,
+    functions::environment::{LiveState, Signal},
     interrupt::Interrupt,
     parse::ParsedStatement,
     pg_text::TextSettings,
@@ -90,6 +90,42 @@ impl LiveState for SystemNames {
 
     fn setting(&self, name: &str) -> Option<String> {
         bind::SystemRelations::setting(self, name)
+    }
+
+    fn system_relation(&self, schema: &str, name: &str) -> Option<i32> {
+        bind::SystemRelations::oid(self, schema, name)
+    }
+
+    fn system_relation_name(&self, oid: i32) -> Option<QualifiedName> {
+        let relation = self.relations.iter().find(|relation| relation.oid == oid)?;
+        Some(QualifiedName { schema: Some(relation.schema_name.to_owned()), name: relation.name.clone() })
+    }
+
+    fn type_function(&self, name: &str) -> Option<i32> {
+        self.relations.functions().iter().find(|(_, known)| *known == name).map(|(oid, _)| *oid)
+    }
+
+    fn type_function_name(&self, oid: i32) -> Option<String> {
+        self.relations.functions().get(&oid).cloned()
+    }
+
+    fn operator(&self, oid: i32) -> Option<(String, i32, i32)> {
+        self.relations.operator(oid)
+    }
+
+    fn started_us(&self) -> Option<i64> {
+        Some(self.server.as_ref()?.upgrade()?.started_us)
+    }
+
+    fn signal(&self, process_id: i32, signal: Signal) -> bool {
+        let Some(handle) = self.server.as_ref().and_then(Weak::upgrade).and_then(|server| server.sessions.cancel_of(process_id)) else {
+            return false;
+        };
+        match signal {
+            Signal::Cancel => handle.fire(),
+            Signal::Terminate => handle.terminate(),
+        }
+        true
     }
 }
 

@@ -105,6 +105,31 @@ impl SqlError {
         Self::new("57014", "canceling statement due to statement timeout")
     }
 
+    /// The session ends because the server does, or because another session says so (57P01).
+    pub fn terminated() -> Self {
+        Self { severity: Severity::Fatal, ..Self::new("57P01", "terminating connection due to administrator command") }
+    }
+
+    /// `lock_timeout` has passed (55P03).
+    pub fn lock_timeout() -> Self {
+        Self::new("55P03", "canceling statement due to lock timeout")
+    }
+
+    /// `transaction_timeout` has passed (25P04).
+    pub fn transaction_timeout() -> Self {
+        Self { severity: Severity::Fatal, ..Self::new("25P04", "terminating connection due to transaction timeout") }
+    }
+
+    /// `idle_in_transaction_session_timeout` has passed (25P03).
+    pub fn idle_in_transaction_timeout() -> Self {
+        Self { severity: Severity::Fatal, ..Self::new("25P03", "terminating connection due to idle-in-transaction timeout") }
+    }
+
+    /// `idle_session_timeout` has passed (57P05).
+    pub fn idle_session_timeout() -> Self {
+        Self { severity: Severity::Fatal, ..Self::new("57P05", "terminating connection due to idle-session timeout") }
+    }
+
     /// A statement other than ROLLBACK in a failed transaction block (25P02).
     pub fn failed_transaction() -> Self {
         Self::new("25P02", "current transaction is aborted, commands ignored until end of transaction block")

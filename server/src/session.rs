@@ -9,6 +9,7 @@ pub(crate) mod prepared;
 pub(crate) mod settings;
 pub(crate) mod text;
 pub(crate) mod time_zone;
+mod timeouts;
 pub(crate) mod transaction;
 pub(crate) mod variables;
 pub(crate) mod view;
@@ -40,6 +41,7 @@ use crate::{
         cancel::{Cancel, CancelHandle},
         notices::Notices,
         prepared::PreparedStatements,
+        timeouts::Timeouts,
         transaction::{Phase, Transaction},
         variables::Variables,
         view::SessionView,
@@ -47,9 +49,6 @@ use crate::{
     state::ServerState,
     statement::{self, Parameters},
 };
-
-/// How long a client may leave a statement's lock unused before others get it.
-const IDLE_LOCK: Duration = Duration::from_millis(50);
 
 /// Who is on the other side of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +128,7 @@ pub struct Session {
     lent: Option<Arc<Mutex<Lent>>>,
     /// How long the text of the next statement took to parse.
     parsing: Duration,
+    timeouts: Timeouts,
     /// When the statement that runs began, microseconds since 1970.
     statement_us: i64,
     /// The text settings, with the variables' generation they were made from.
@@ -144,8 +144,10 @@ impl Session {
         variables.preset("max_connections", &server.config.max_connections.to_string());
         let clock = SystemClock::system();
         let now_us = clock.wall_micros();
-        let activity = server.sessions.enter(&info, now_us);
+        let cancel = CancelHandle::default();
+        let activity = server.sessions.enter(&info, &cancel, now_us);
         let text = (variables.generation(), text::of_variables(&variables, now_us));
+        let timeouts = Timeouts::of(&variables);
         Self {
             server,
             info,
@@ -154,11 +156,12 @@ impl Session {
             transaction: Transaction::idle(),
             cursors: Cursors::default(),
             prepared: PreparedStatements::default(),
-            cancel: CancelHandle::default(),
+            cancel,
             clock,
             activity,
             lent: None,
             parsing: Duration::ZERO,
+            timeouts,
             statement_us: now_us,
             text,
         }
@@ -245,8 +248,7 @@ impl Session {
         }
         self.statement_us = self.clock.wall_micros();
         self.refresh_text();
-        let timeout = self.statement_timeout();
-        let cancel = self.cancel.start_statement(timeout);
+        let cancel = self.start_cancel();
         statement::prepare(self, parsed, parameter_types, &cancel).await
     }
 
@@ -270,7 +272,8 @@ impl Session {
         if self.transaction.phase() != Phase::Implicit {
             return Ok(());
         }
-        let result = self.commit().await;
+        let cancel = self.start_cancel();
+        let result = self.commit(&cancel).await;
         self.note_idle();
         result
     }
@@ -328,8 +331,14 @@ impl Session {
     /// Outside of a block a statement that writes begins an implicit transaction.
     pub(crate) fn begin_implicit(&mut self) {
         if self.transaction.phase() == Phase::Idle {
-            self.transaction.begin(Phase::Implicit, self.statement_us, &mut self.variables);
+            self.begin_transaction(Phase::Implicit);
         }
+    }
+
+    /// Begins a transaction, or takes over the implicit one.
+    pub(crate) fn begin_transaction(&mut self, phase: Phase) {
+        let now = (self.statement_us, self.clock.monotonic());
+        self.transaction.begin(phase, now, &mut self.variables);
     }
 
     /// Statements that write are refused in a read-only transaction.
@@ -355,11 +364,11 @@ impl Session {
         self.transaction.definitions.seen(self.server.catalog.snapshot())
     }
 
-    /// Commits the transaction, whatever it is.
-    pub(crate) async fn commit(&mut self) -> Result<()> {
+    /// Commits the transaction, whatever it is. While it waits for locks it can be cancelled.
+    pub(crate) async fn commit(&mut self, cancel: &Cancel) -> Result<()> {
         let server = self.server.clone();
         let result = match self.transaction.work.take() {
-            Some(work) => work.commit(&server.engine).await,
+            Some(work) => work.commit(&server.engine, cancel).await,
             None => Ok(()),
         };
         let result = match result {
@@ -413,15 +422,14 @@ impl Session {
         if let Some(work) = &mut self.transaction.work {
             work.release_guards();
         }
-        let timeout = self.statement_timeout();
-        Ok(self.cancel.start_statement(timeout))
+        Ok(self.start_cancel())
     }
 
     /// A script's statements after the first, and those before a Sync, are of one transaction; a statement alone is committed here.
     async fn end(&mut self, result: Result<Answer>, protocol: Protocol, cancel: &Cancel) -> Result<Answer> {
         let result = match (result, protocol, self.transaction.phase()) {
             (Ok(answer), Protocol::Simple { is_last: true }, Phase::Implicit) if !matches!(answer, Answer::CopyIn { .. }) => {
-                self.commit().await.map(|()| answer)
+                self.commit(cancel).await.map(|()| answer)
             }
             (Ok(answer), Protocol::Simple { is_last: false }, Phase::Idle) => {
                 self.begin_implicit();
@@ -456,21 +464,6 @@ impl Session {
                 if error.sqlstate == "XX000" { Err(cancel.check().err().unwrap_or(error)) } else { Err(error) }
             }
         }
-    }
-
-    /// A client that leaves a lock unused for long loses it: its work is validated at commit then.
-    fn watch_locks(&self) {
-        let Some(work) = &self.transaction.work else { return };
-        if !work.holds_guards() {
-            return;
-        }
-        let guards = Arc::downgrade(&work.guards());
-        tokio::spawn(async move {
-            tokio::time::sleep(IDLE_LOCK).await;
-            if let Some(guards) = guards.upgrade() {
-                guards.lock().clear();
-            }
-        });
     }
 
     /// Takes the transaction's work back from a COPY that has ended.

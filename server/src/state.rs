@@ -50,6 +50,8 @@ pub struct ServerState {
     pub(crate) jobs: Jobs,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) system: Arc<SystemRelations>,
+    /// When it was opened, microseconds since 1970.
+    pub(crate) started_us: i64,
 }
 
 impl ServerState {
@@ -78,6 +80,7 @@ impl ServerState {
             jobs: Jobs::default(),
             sessions: Arc::default(),
             system: Arc::new(SystemRelations::load()?),
+            started_us: Clock::system().wall_micros(),
             config,
             catalog,
             engine,

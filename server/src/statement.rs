@@ -66,7 +66,7 @@ pub(crate) enum Shortcut {
 /// Executes a statement.
 pub(crate) async fn execute(session: &mut Session, parsed: &ParsedStatement, parameters: Parameters, cancel: &Cancel) -> Result<Answer> {
     match &parsed.statement {
-        Statement::Transaction(control) => transaction::execute(session, control).await,
+        Statement::Transaction(control) => transaction::execute(session, control, cancel).await,
         Statement::Set(set) => settings::set(session, set),
         Statement::Show(wanted) => show::execute(session, wanted),
         Statement::Reset(target) => settings::reset(session, target),

@@ -196,7 +196,10 @@ impl Binder<'_> {
                 columns.push((field.name().clone(), sql_type, field.data_type().clone(), field.is_nullable()));
             }
             let plan = LogicalPlanBuilder::scan(TableReference::partial(schema, name.name.as_str()), source, None)?.build()?;
-            let (plan, columns) = self.canonical(plan, columns)?;
+            let (plan, mut columns) = self.canonical(plan, columns)?;
+            for (column, field) in columns.iter_mut().zip(arrow.fields()) {
+                column.modifier = SqlType::modifier_of_field(field);
+            }
             let mut item =
                 self.under_alias(BoundRows { plan, columns }, alias, Named { name: name.name.clone(), schema: Some(schema.to_owned()) })?;
             let oid = self.context.system.oid(schema, &name.name);

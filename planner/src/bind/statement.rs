@@ -29,7 +29,7 @@ use crate::{
         statement::{CreateSource, ObjectKind},
     },
     pg_text::{ByteaOutput, DateOrder, DateStyle, IntervalStyle, TextSettings, Zone},
-    types::SqlType,
+    types::{SqlType, modifier},
 };
 
 /// Binds a statement.
@@ -91,7 +91,7 @@ pub fn bind_expression_values(arguments: &[ast::Expr], types: &[SqlType], contex
     let scope = Scope::below(None, Rc::default());
     let bind = |(argument, (index, sql_type)): (&ast::Expr, (usize, &SqlType))| {
         let value = binder.expression(argument, &scope, &Place::scalar("EXECUTE parameters"))?;
-        let column = Column::new(format!("${}", index + 1), sql_type.clone(), crate::types::modifier::NONE);
+        let column = Column::new(format!("${}", index + 1), sql_type.clone(), modifier::NONE);
         Ok(binder.assign(value, &column, sqlparser::tokenizer::Span::empty())?.expr)
     };
     arguments.iter().zip(types.iter().enumerate()).map(bind).collect()
@@ -241,7 +241,7 @@ impl Binder<'_> {
             columns.push(OutputColumn {
                 name: column.name.clone(),
                 sql_type: shown.sql_type.clone(),
-                modifier: column.modifier,
+                modifier: shown.modifier,
                 origin: column.origin,
                 nullable: column.nullable,
             });
@@ -258,7 +258,10 @@ impl Binder<'_> {
     /// A value as a client sees it: object ids of relations and the like by name, records as text.
     pub(super) fn shown(&self, value: Typed) -> Result<Typed> {
         match &value.sql_type {
-            SqlType::RegClass | SqlType::RegType | SqlType::RegProc | SqlType::RegNamespace | SqlType::Record(_) => {
+            SqlType::Array(_) if value.modifier == modifier::VECTOR => {
+                self.call("array_to_string", vec![value, Typed::text(" ")], sqlparser::tokenizer::Span::empty())
+            }
+            SqlType::RegClass | SqlType::RegType | SqlType::RegProc | SqlType::RegOperator | SqlType::RegNamespace | SqlType::Record(_) => {
                 let sql_type = value.sql_type.clone();
                 let expr = crate::functions::cast::convert(self, value.expr, &sql_type, &SqlType::Text)
                     .ok_or_else(|| PlanError::internal(format!("type {} has no text form", sql_type.name())))?;
@@ -322,7 +325,7 @@ fn columns_of(bound: &BoundStatement) -> Option<Vec<OutputColumn>> {
         BoundStatement::Explain(_) => Some(vec![OutputColumn {
             name: "QUERY PLAN".to_owned(),
             sql_type: SqlType::Text,
-            modifier: crate::types::modifier::NONE,
+            modifier: modifier::NONE,
             origin: None,
             nullable: false,
         }]),

@@ -399,11 +399,11 @@ fn quotient(call: &Call<'_>) -> Result<ArrayRef> {
 }
 
 /// A quotient rounded to the digits that Postgres would show.
-pub(crate) fn divide_values(left: Decimal, right: Decimal) -> Result<Decimal> {
+fn divide_values(left: Decimal, right: Decimal) -> Result<Decimal> {
     if right.is_zero() {
         return Err(division_by_zero());
     }
-    let scale = left.quotient_scale(right, (left.shown_scale(), right.shown_scale()));
+    let scale = left.quotient_scale(right, (left.display_scale(), right.display_scale()));
     left.divide(right, scale.min(i32::from(NUMERIC_FREE_SCALE)))
 }
 

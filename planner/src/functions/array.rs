@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use super::{
     dimensions::elements,
-    kernel::{Call, Traits},
+    kernel::{Call, Kernel, Traits},
     signature::Entry,
 };
 use crate::{
+    bind::{Binder, Typed},
     error::{PlanError, Result, sqlstate},
     pg_text,
+    types::SqlType,
 };
 use arrow::{
-    array::{Array, ArrayRef, AsArray, ListArray, MutableArrayData, UInt64Array, make_array},
+    array::{Array, ArrayRef, AsArray, ListArray, ListBuilder, MutableArrayData, PrimitiveBuilder, StructArray, UInt64Array, make_array},
     buffer::{NullBuffer, OffsetBuffer},
     compute::take,
     datatypes::{DataType, Field, Int32Type},
@@ -44,6 +46,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::operator("<@(anycompatiblearray, anycompatiblearray) boolean", "arraycontained", |call| compare_sets(call, Sets::Contained)),
     Entry::operator("&&(anycompatiblearray, anycompatiblearray) boolean", "arrayoverlap", |call| compare_sets(call, Sets::Overlap)),
     Entry::strict("array_positions_of(anyarray) bigint[]", ordinals),
+    Entry::rewrite("_pg_expandarray(anyarray) integer", numbered),
     Entry::kernel("array_fill(anyelement, integer[]) anyarray", Traits::NULLS, fill),
 ];
 
@@ -277,7 +280,7 @@ fn to_string(call: &Call<'_>) -> Result<ArrayRef> {
 }
 
 fn of_string(call: &Call<'_>) -> Result<ArrayRef> {
-    use arrow::array::{ListBuilder, StringViewBuilder};
+    use arrow::array::StringViewBuilder;
     let (texts, separators) = (call.texts(0)?, call.texts(1)?);
     let nulls = if call.arguments.len() > 2 { Some(call.texts(2)?) } else { None };
     let mut builder = ListBuilder::new(StringViewBuilder::new()).with_field(Field::new("item", DataType::Utf8View, true));
@@ -297,6 +300,25 @@ fn of_string(call: &Call<'_>) -> Result<ArrayRef> {
         builder.append(true);
     }
     Ok(Arc::new(builder.finish()))
+}
+
+/// The elements and their numbers, as two lists side by side.
+fn numbered(binder: &Binder<'_>, mut values: Vec<Typed>) -> Result<Typed> {
+    let value = values.swap_remove(0);
+    let result = SqlType::Record(vec![value.sql_type.clone(), SqlType::array(SqlType::Integer)]);
+    let kernel = Kernel::strict("_pg_expandarray", |call| {
+        let DataType::Struct(fields) = call.result else { return Err(PlanError::internal("a record was to be given")) };
+        let lists = list(call, 0)?;
+        let mut numbers = ListBuilder::new(PrimitiveBuilder::<Int32Type>::new());
+        for row in 0..call.rows {
+            let (start, end) = range(&lists, row).unwrap_or((0, 0));
+            (1..=(end - start) as i32).for_each(|number| numbers.values().append_value(number));
+            numbers.append(true);
+        }
+        Ok(Arc::new(StructArray::try_new(fields.clone(), vec![Arc::new(lists), Arc::new(numbers.finish())], None)?))
+    });
+    let types = vec![value.sql_type.arrow()];
+    Ok(Typed::new(kernel.call(vec![value.expr], types, result.arrow(), &binder.environment), result))
 }
 
 #[derive(Clone, Copy)]

@@ -12,7 +12,7 @@ use num_bigint::{BigInt, Sign};
 
 use crate::{
     error::{PlanError, Result, sqlstate},
-    types::NUMERIC_MAX_PRECISION,
+    types::{NUMERIC_FREE_SCALE, NUMERIC_MAX_PRECISION},
 };
 
 /// A numeric: `unscaled / 10^scale`.
@@ -236,6 +236,11 @@ impl Decimal {
     /// Digits after the point that are not trailing zeros.
     pub(crate) fn shown_scale(self) -> i32 {
         shown_scale(self.unscaled, self.scale)
+    }
+
+    /// Digits after the point that Postgres would show: those of the declared type, or, where none are declared, those that there are.
+    pub(crate) fn display_scale(self) -> i32 {
+        if self.scale < i32::from(NUMERIC_FREE_SCALE) { self.scale.max(0) } else { self.shown_scale() }
     }
 
     /// The digits after the point that Postgres gives a quotient; `scales` are those that the operands show.

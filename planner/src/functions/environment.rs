@@ -2,7 +2,19 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{catalog::Catalog, pg_text::TextSettings};
+use crate::{
+    catalog::{Catalog, QualifiedName},
+    pg_text::TextSettings,
+};
+
+/// What a session is told by another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// To end what it runs.
+    Cancel,
+    /// To end.
+    Terminate,
+}
 
 /// What functions ask the server while a query runs.
 pub trait LiveState: fmt::Debug + Send + Sync {
@@ -14,6 +26,41 @@ pub trait LiveState: fmt::Debug + Send + Sync {
     /// The value of a session's setting, by its name in lower case.
     fn setting(&self, _name: &str) -> Option<String> {
         None
+    }
+
+    /// The number of a system relation.
+    fn system_relation(&self, _schema: &str, _name: &str) -> Option<i32> {
+        None
+    }
+
+    /// The name of a system relation.
+    fn system_relation_name(&self, _oid: i32) -> Option<QualifiedName> {
+        None
+    }
+
+    /// The number of a function that cannot be called, but that types name for their input and output.
+    fn type_function(&self, _name: &str) -> Option<i32> {
+        None
+    }
+
+    /// The name of such a function.
+    fn type_function_name(&self, _oid: i32) -> Option<String> {
+        None
+    }
+
+    /// The name of an operator and the types of its operands, 0 for one that it has not.
+    fn operator(&self, _oid: i32) -> Option<(String, i32, i32)> {
+        None
+    }
+
+    /// When the server was started, in microseconds since 1970.
+    fn started_us(&self) -> Option<i64> {
+        None
+    }
+
+    /// Tells a session something, by the number that clients cancel it by; whether there is one.
+    fn signal(&self, _process_id: i32, _signal: Signal) -> bool {
+        false
     }
 }
 

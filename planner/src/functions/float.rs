@@ -30,21 +30,29 @@ pub(super) fn normal_form(binder: &Binder<'_>, value: Typed) -> Typed {
         return value;
     }
     let arrow = value.sql_type.arrow();
-    let evaluate = if value.sql_type == SqlType::Real { normal_real } else { normal_double };
+    let evaluate = if value.sql_type == SqlType::Real { normal_reals } else { normal_doubles };
     let kernel = Kernel::strict(NORMAL_FORM, evaluate);
     Typed::new(kernel.call(vec![value.expr], vec![arrow.clone()], arrow, &binder.environment), value.sql_type)
 }
 
-fn normal_real(call: &Call<'_>) -> Result<ArrayRef> {
-    let array = call.array(0)?;
-    debug_assert_eq!(array.data_type(), &DataType::Float32);
-    let normal = |value: f32| if value.is_nan() { f32::NAN } else { value + 0.0 };
-    Ok(Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(normal)))
+/// Of a number.
+pub(super) fn normal_real(value: f32) -> f32 {
+    if value.is_nan() { f32::NAN } else { value + 0.0 }
 }
 
-fn normal_double(call: &Call<'_>) -> Result<ArrayRef> {
+/// Of a number.
+pub(super) fn normal_double(value: f64) -> f64 {
+    if value.is_nan() { f64::NAN } else { value + 0.0 }
+}
+
+fn normal_reals(call: &Call<'_>) -> Result<ArrayRef> {
+    let array = call.array(0)?;
+    debug_assert_eq!(array.data_type(), &DataType::Float32);
+    Ok(Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(normal_real)))
+}
+
+fn normal_doubles(call: &Call<'_>) -> Result<ArrayRef> {
     let array = call.array(0)?;
     debug_assert_eq!(array.data_type(), &DataType::Float64);
-    let normal = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
-    Ok(Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(normal)))
+    Ok(Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(normal_double)))
 }

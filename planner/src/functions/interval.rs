@@ -73,7 +73,7 @@ pub(super) fn total_micros(value: IntervalMonthDayNano) -> i128 {
 
 /// The one form of all intervals that are equal: whole months, then whole days, then time, all of one sign. Its parts, compared one after
 /// the other, order as the intervals do.
-fn normal(value: IntervalMonthDayNano) -> Result<IntervalMonthDayNano> {
+pub(super) fn normal(value: IntervalMonthDayNano) -> Result<IntervalMonthDayNano> {
     let total = total_micros(value);
     let day = i128::from(MICROS_PER_DAY);
     let (days, micros) = (total / day, total % day);

@@ -52,6 +52,13 @@ pub struct ListedFunction {
     pub volatile: bool,
 }
 
+impl ListedFunction {
+    /// The schema it is in.
+    pub fn schema(&self) -> &'static str {
+        if self.kind == ListedKind::OfRelation { "millpond" } else { "pg_catalog" }
+    }
+}
+
 /// Code of other functions under names of its own.
 const HELPERS: &[&str] = &[
     "array_positions_of",

@@ -4,11 +4,11 @@ use arrow::{
     array::{Array, ArrayRef, AsArray},
     datatypes::{DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, i256},
 };
-use num_bigint::BigInt;
 
 use super::{
     arithmetic::{constant_decimal, decimal_literal, out_of_range},
-    decimal::{Decimal, big_power_of_ten, from_big, overflow, to_big},
+    decimal::{Decimal, overflow},
+    decimal_power,
     kernel::{Call, Traits},
     signature::Entry,
 };
@@ -46,25 +46,25 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
     Entry::strict("sign(numeric) numeric(1,0)", sign_of_decimal).named("numeric_sign"),
     Entry::strict("sqrt(double precision) double precision", |call| float(call, square_root)),
-    Entry::strict("sqrt(numeric) numeric", |call| decimal(call, decimal_square_root)).named("numeric_sqrt"),
+    Entry::strict("sqrt(numeric) numeric", |call| decimal(call, decimal_power::square_root)).named("numeric_sqrt"),
     Entry::operator("|/(double precision) double precision", "sqrt", |call| float(call, square_root)),
     Entry::strict("cbrt(double precision) double precision", |call| float(call, |value| Ok(value.cbrt()))),
     Entry::operator("||/(double precision) double precision", "cbrt", |call| float(call, |value| Ok(value.cbrt()))),
     Entry::strict("exp(double precision) double precision", |call| float(call, |value| checked(value.exp(), value.is_finite()))),
-    Entry::strict("exp(numeric) numeric", |call| decimal(call, |value| through_float(value, f64::exp))).named("numeric_exp"),
+    Entry::strict("exp(numeric) numeric", |call| decimal(call, decimal_power::exponential)).named("numeric_exp"),
     Entry::strict("ln(double precision) double precision", |call| float(call, |value| logarithm(value).map(f64::ln))),
-    Entry::strict("ln(numeric) numeric", |call| decimal(call, |value| decimal_logarithm(value, f64::ln))).named("numeric_ln"),
+    Entry::strict("ln(numeric) numeric", |call| decimal(call, decimal_power::natural_logarithm)).named("numeric_ln"),
     Entry::strict("log(double precision) double precision", |call| float(call, |value| logarithm(value).map(f64::log10))),
     Entry::strict("log10(double precision) double precision", |call| float(call, |value| logarithm(value).map(f64::log10))).named("log"),
-    Entry::strict("log(numeric) numeric", |call| decimal(call, |value| decimal_logarithm(value, f64::log10))).named("numeric_log10"),
-    Entry::strict("log10(numeric) numeric", |call| decimal(call, |value| decimal_logarithm(value, f64::log10))).named("numeric_log10"),
-    Entry::strict("log(numeric, numeric) numeric", log_of_base).named("numeric_log"),
+    Entry::strict("log(numeric) numeric", |call| decimal(call, decimal_logarithm)).named("numeric_log10"),
+    Entry::strict("log10(numeric) numeric", |call| decimal(call, decimal_logarithm)).named("numeric_log10"),
+    Entry::strict("log(numeric, numeric) numeric", |call| decimal2(call, decimal_power::logarithm)).named("numeric_log"),
     Entry::strict("power(double precision, double precision) double precision", |call| float2(call, power)),
     Entry::strict("pow(double precision, double precision) double precision", |call| float2(call, power)).named("power"),
     Entry::operator("^(double precision, double precision) double precision", "dpow", |call| float2(call, power)),
-    Entry::strict("power(numeric, numeric) numeric", decimal_power).named("numeric_power"),
-    Entry::strict("pow(numeric, numeric) numeric", decimal_power).named("numeric_power"),
-    Entry::operator("^(numeric, numeric) numeric", "numeric_power", decimal_power),
+    Entry::strict("power(numeric, numeric) numeric", |call| decimal2(call, decimal_power::power)).named("numeric_power"),
+    Entry::strict("pow(numeric, numeric) numeric", |call| decimal2(call, decimal_power::power)).named("numeric_power"),
+    Entry::operator("^(numeric, numeric) numeric", "numeric_power", |call| decimal2(call, decimal_power::power)),
     Entry::strict("sin(double precision) double precision", |call| float(call, |value| finite(value).map(f64::sin))),
     Entry::strict("cos(double precision) double precision", |call| float(call, |value| finite(value).map(f64::cos))),
     Entry::strict("tan(double precision) double precision", |call| float(call, |value| finite(value).map(f64::tan))),
@@ -144,6 +144,18 @@ fn float2(call: &Call<'_>, function: impl Fn(f64, f64) -> Result<f64>) -> Result
 fn decimal(call: &Call<'_>, function: impl Fn(Decimal) -> Result<Decimal>) -> Result<ArrayRef> {
     let values = call.decimals(0)?;
     call.build_decimals(|row| values.get(row).map(&function).transpose())
+}
+
+fn decimal2(call: &Call<'_>, function: fn(Decimal, Decimal) -> Result<Decimal>) -> Result<ArrayRef> {
+    let (left, right) = (call.decimals(0)?, call.decimals(1)?);
+    call.build_decimals(|row| {
+        let (Some(left), Some(right)) = (left.get(row), right.get(row)) else { return Ok(None) };
+        function(left, right).map(Some)
+    })
+}
+
+fn decimal_logarithm(value: Decimal) -> Result<Decimal> {
+    decimal_power::logarithm(Decimal::from_i128(10, 0), value)
 }
 
 fn decimal_to_integer(call: &Call<'_>, function: impl Fn(Decimal, i32) -> i32) -> Result<ArrayRef> {
@@ -329,99 +341,6 @@ fn rescaled(call: &Call<'_>, round: fn(Decimal, i32) -> Result<Decimal>) -> Resu
     call.build_decimals(|row| {
         let (Some(value), Some(scale)) = (values.get(row), scales.get(row)) else { return Ok(None) };
         rounded_to(value, scale, round).map(Some)
-    })
-}
-
-/// The digits after the point that Postgres gives a root.
-fn root_scale(value: Decimal) -> i32 {
-    let digits = super::decimal::digit_count(value.unscaled) as i32;
-    let weight = (digits - 1 - value.scale).div_euclid(4);
-    let scale = if weight >= 0 { 16 - (weight + 1) * 2 + 1 } else { 16 + (1 - weight) * 2 - 3 };
-    scale.max(value.shown_scale()).clamp(0, i32::from(NUMERIC_FREE_SCALE))
-}
-
-fn decimal_square_root(value: Decimal) -> Result<Decimal> {
-    if value.is_negative() {
-        return Err(PlanError::new(sqlstate::INVALID_ARGUMENT_FOR_POWER, "cannot take square root of a negative number"));
-    }
-    if value.is_zero() {
-        return Ok(value);
-    }
-    let scale = root_scale(value);
-    // One more digit than is shown, so that rounding is right: sqrt(u * 10^(2k - s)) has k digits after the point.
-    let wanted = scale + 1;
-    let exponent = 2 * wanted - value.scale;
-    let mut radicand = to_big(value.unscaled);
-    if exponent >= 0 {
-        radicand *= big_power_of_ten(exponent.unsigned_abs());
-    } else {
-        radicand /= big_power_of_ten(exponent.unsigned_abs());
-    }
-    let root: BigInt = radicand.sqrt();
-    Decimal::new(from_big(&root)?, wanted).rescale(scale)
-}
-
-/// By way of doubles: right to about 15 digits.
-fn through_float(value: Decimal, function: fn(f64) -> f64) -> Result<Decimal> {
-    let result = function(value.to_f64());
-    if !result.is_finite() {
-        return Err(overflow());
-    }
-    Decimal::from_float(&format!("{result:.15e}")).ok_or_else(overflow)?.rescale(16)
-}
-
-fn decimal_logarithm(value: Decimal, function: fn(f64) -> f64) -> Result<Decimal> {
-    logarithm(value.to_f64())?;
-    through_float(value, function)
-}
-
-fn log_of_base(call: &Call<'_>) -> Result<ArrayRef> {
-    let (bases, values) = (call.decimals(0)?, call.decimals(1)?);
-    call.build_decimals(|row| {
-        let (Some(base), Some(value)) = (bases.get(row), values.get(row)) else { return Ok(None) };
-        let (base, value) = (logarithm(base.to_f64())?, logarithm(value.to_f64())?);
-        if base == 1.0 {
-            return Err(super::decimal::division_by_zero());
-        }
-        let exact = value.ln() / base.ln();
-        let nearest = exact.round();
-        let shown = if (exact - nearest).abs() < 1e-13 { nearest } else { exact };
-        Decimal::from_float(&format!("{shown:.15e}")).ok_or_else(overflow)?.rescale(16).map(Some)
-    })
-}
-
-/// Whole exponents are exact; others go by way of doubles.
-fn decimal_power(call: &Call<'_>) -> Result<ArrayRef> {
-    let (bases, exponents) = (call.decimals(0)?, call.decimals(1)?);
-    call.build_decimals(|row| {
-        let (Some(base), Some(exponent)) = (bases.get(row), exponents.get(row)) else { return Ok(None) };
-        let whole = exponent.rescale(0)?;
-        if whole.rescale(exponent.scale)? != exponent {
-            let value = power(base.to_f64(), exponent.to_f64())?;
-            return Decimal::from_float(&format!("{value:.15e}")).ok_or_else(overflow)?.rescale(16).map(Some);
-        }
-        let Some(steps) = whole.unscaled.to_i128().filter(|steps| steps.unsigned_abs() <= 10_000) else { return Err(overflow()) };
-        let trimmed = base.rescale(base.shown_scale())?;
-        let one = Decimal::from_i128(1, 0);
-        if steps < 0 && trimmed.is_zero() {
-            return Err(PlanError::new(sqlstate::INVALID_ARGUMENT_FOR_POWER, "zero raised to a negative power is undefined"));
-        }
-        let mut result = BigInt::from(1);
-        let factor = to_big(trimmed.unscaled);
-        let limit: BigInt = big_power_of_ten(400);
-        for _ in 0..steps.unsigned_abs() {
-            result *= &factor;
-            if result > limit || result < -&limit {
-                return Err(overflow());
-            }
-        }
-        let scale = trimmed.scale * steps.unsigned_abs() as i32;
-        if steps >= 0 {
-            let shown = scale.min(i32::from(NUMERIC_FREE_SCALE));
-            let rounded = super::decimal::divide_rounded(&result, &big_power_of_ten((scale - shown).unsigned_abs()));
-            return Ok(Some(Decimal::new(from_big(&rounded)?, shown)));
-        }
-        super::arithmetic::divide_values(one, Decimal::new(from_big(&result)?, scale)).map(Some)
     })
 }
 

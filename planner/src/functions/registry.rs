@@ -11,6 +11,7 @@ const TABLES: &[&[Entry]] = &[
     super::comparison::FUNCTIONS,
     super::math::FUNCTIONS,
     super::text::FUNCTIONS,
+    super::identifier::FUNCTIONS,
     super::pattern::FUNCTIONS,
     super::regex::FUNCTIONS,
     super::bytes::FUNCTIONS,

@@ -31,7 +31,7 @@ use crate::{
     bind::{Binder, Typed},
     error::{PlanError, Result, sqlstate},
     pg_text::MICROS_PER_DAY,
-    types::SqlType,
+    types::{SqlType, modifier},
 };
 
 /// The function behind `generate_series`, which gives the whole series as a list.
@@ -57,8 +57,12 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::kernel("generate_series_list(timestamptz, timestamptz, interval) timestamptz[]", Traits::LOCAL, |call| {
         moments(call, Some(&call.environment().text.time_zone))
     }),
-    Entry::rewrite("generate_subscripts(anyarray, integer) integer", |binder, values| expand(binder, "generate_subscripts_list", values)),
-    Entry::strict("generate_subscripts_list(anyarray, integer) integer[]", subscripts),
+    Entry::rewrite("generate_subscripts(anyarray, integer) integer", |binder, mut values| {
+        let first = if values[0].modifier == modifier::VECTOR { 0 } else { 1 };
+        values.push(Typed::integer(first));
+        expand(binder, "generate_subscripts_list", values)
+    }),
+    Entry::strict("generate_subscripts_list(anyarray, integer, integer) integer[]", subscripts),
     Entry::rewrite("string_to_table(text, text) text", |binder, values| expand(binder, "string_to_array", values)),
     Entry::rewrite("string_to_table(text, text, text) text", |binder, values| expand(binder, "string_to_array", values)),
 ];
@@ -82,13 +86,32 @@ pub(crate) fn is_set_returning(name: &str) -> bool {
     )
 }
 
+/// Functions that return rows of several columns, and the columns' names.
+const OF_SEVERAL_COLUMNS: &[(&[&str], &[&str])] = &[
+    (&["json_each", "jsonb_each", "json_each_text", "jsonb_each_text"], &["key", "value"]),
+    (&["pg_options_to_table"], &["option_name", "option_value"]),
+    (&["pg_partition_tree"], &["relid", "parentrelid", "isleaf", "level"]),
+    (&["_pg_expandarray"], &["x", "n"]),
+];
+
+/// Typmods from here downwards say whose columns a record has.
+const FIRST_RECORD: i32 = -16;
+
 /// The columns of functions that return rows of several.
 pub(crate) fn columns_of(name: &str) -> Option<&'static [&'static str]> {
-    match name {
-        "json_each" | "jsonb_each" | "json_each_text" | "jsonb_each_text" => Some(&["key", "value"]),
-        "pg_options_to_table" => Some(&["option_name", "option_value"]),
-        _ => None,
-    }
+    OF_SEVERAL_COLUMNS.iter().find(|(functions, _)| functions.contains(&name)).map(|(_, columns)| *columns)
+}
+
+/// The typmod of the records that such a function returns.
+pub(crate) fn modifier_of(name: &str) -> i32 {
+    let place = (0..).zip(OF_SEVERAL_COLUMNS).find(|(_, (functions, _))| functions.contains(&name));
+    place.map_or(modifier::NONE, |(place, _)| FIRST_RECORD - place)
+}
+
+/// The names of a record's fields, if its typmod tells them.
+pub(crate) fn names_of(modifier: i32) -> Option<&'static [&'static str]> {
+    let place = usize::try_from(FIRST_RECORD.checked_sub(modifier)?).ok()?;
+    OF_SEVERAL_COLUMNS.get(place).map(|(_, columns)| *columns)
 }
 
 /// A field of a record, by number.
@@ -254,12 +277,12 @@ fn moments(call: &Call<'_>, zone: Option<&crate::pg_text::Zone>) -> Result<Array
 }
 
 fn subscripts(call: &Call<'_>) -> Result<ArrayRef> {
-    let (lists, dimensions) = (call.lists(0)?, call.values::<Int32Type>(1)?);
+    let (lists, dimensions, firsts) = (call.lists(0)?, call.values::<Int32Type>(1)?, call.values::<Int32Type>(2)?);
     let mut builder = list_of::<Int32Type>(call)?;
     for row in 0..call.rows {
-        if let (Some(list), Some(dimension)) = (lists.get(row), dimensions.get(row)) {
+        if let (Some(list), Some(dimension), Some(first)) = (lists.get(row), dimensions.get(row), firsts.get(row)) {
             let size = dimensions::subscripts(&list, dimension).unwrap_or(0);
-            (1..=size as i32).for_each(|place| builder.values().append_value(place));
+            (first..first + size as i32).for_each(|place| builder.values().append_value(place));
         }
         builder.append(true);
     }

@@ -122,11 +122,17 @@ fn number_rank(sql_type: &SqlType) -> u8 {
 
 /// The type that values of several types all become, as in UNION, CASE and VALUES; `None` if there is none.
 pub fn common_type(types: &[SqlType]) -> Option<SqlType> {
+    use SqlType as T;
     let mut known = types.iter().filter(|sql_type| **sql_type != SqlType::Unknown);
     let Some(mut chosen) = known.next().cloned() else { return Some(SqlType::Text) };
     for next in known {
         if next.same(&chosen) {
             chosen = widen(&chosen, next);
+            continue;
+        }
+        // What is neither becomes the type that both become: there is no operator of the two.
+        if let (T::InternalChar, T::Varchar | T::Char) | (T::Varchar | T::Char, T::InternalChar) = (&chosen, next) {
+            chosen = T::Text;
             continue;
         }
         if category(next) != category(&chosen) {
@@ -171,6 +177,8 @@ mod tests {
             (vec![T::Integer, T::Text], None),
             // Each becomes the other by itself, so the first one stays.
             (vec![T::Varchar, T::Text], Some(T::Varchar)),
+            (vec![T::InternalChar, T::Varchar], Some(T::Text)),
+            (vec![T::Char, T::Char, T::InternalChar], Some(T::Text)),
             (vec![T::array(T::Integer), T::array(T::BigInt)], Some(T::array(T::BigInt))),
         ] {
             assert_eq!(common_type(&types), expected, "{types:?}");

@@ -73,6 +73,8 @@ pub enum SqlType {
     RegType,
     /// `regproc`
     RegProc,
+    /// `regoper`, `regoperator`
+    RegOperator,
     /// `regnamespace`
     RegNamespace,
     /// An array of any number of dimensions that is held as a list of this.
@@ -99,7 +101,9 @@ impl SqlType {
         match self {
             Self::Boolean => DataType::Boolean,
             Self::SmallInt => DataType::Int16,
-            Self::Integer | Self::Oid | Self::RegClass | Self::RegType | Self::RegProc | Self::RegNamespace => DataType::Int32,
+            Self::Integer | Self::Oid | Self::RegClass | Self::RegType | Self::RegProc | Self::RegOperator | Self::RegNamespace => {
+                DataType::Int32
+            }
             Self::BigInt => DataType::Int64,
             Self::Real => DataType::Float32,
             Self::Double => DataType::Float64,
@@ -163,10 +167,25 @@ impl SqlType {
 
     /// The SQL type of a field, by its metadata or else its Arrow type.
     pub fn from_field(field: &Field) -> Option<Self> {
-        let declared = field.metadata().get(SQL_TYPE_METADATA).and_then(|name| name::parse_type_name(name).ok());
+        let declared = field.metadata().get(SQL_TYPE_METADATA).and_then(|name| Self::of_system_column(name));
         match declared {
             Some((sql_type, _)) => Some(sql_type),
             None => Self::from_arrow(field.data_type()),
+        }
+    }
+
+    /// The typmod of a field of a system relation.
+    pub fn modifier_of_field(field: &Field) -> i32 {
+        let declared = field.metadata().get(SQL_TYPE_METADATA).and_then(|name| Self::of_system_column(name));
+        declared.map_or(modifier::NONE, |(_, modifier)| modifier)
+    }
+
+    /// The type and typmod of a column of a system relation, as it declares them.
+    pub fn of_system_column(declared: &str) -> Option<(Self, i32)> {
+        match declared {
+            "int2vector" => Some((Self::array(Self::SmallInt), modifier::VECTOR)),
+            "oidvector" => Some((Self::array(Self::Oid), modifier::VECTOR)),
+            other => name::parse_type_name(other).ok(),
         }
     }
 
@@ -211,7 +230,7 @@ impl SqlType {
 
     /// An object id, plain or shown as a name.
     pub fn is_oid(&self) -> bool {
-        matches!(self, Self::Oid | Self::RegClass | Self::RegType | Self::RegProc | Self::RegNamespace)
+        matches!(self, Self::Oid | Self::RegClass | Self::RegType | Self::RegProc | Self::RegOperator | Self::RegNamespace)
     }
 
     /// The element of an array type.

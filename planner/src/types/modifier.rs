@@ -6,6 +6,9 @@ use super::SqlType;
 pub const NONE: i32 = -1;
 const HEADER: i32 = 4;
 
+/// Of an array in a system relation that Postgres holds as a vector: it is shown as its elements with blanks between them, and counted from 0.
+pub const VECTOR: i32 = -2;
+
 /// The typmod of `varchar(length)` or `char(length)`.
 pub fn of_length(length: u32) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX - HEADER) + HEADER

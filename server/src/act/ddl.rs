@@ -52,17 +52,17 @@ pub(crate) async fn execute(session: &mut Session, parsed: &ParsedStatement, can
     session.require_writable(&tag)?;
     if session.transaction.phase() == Phase::Implicit {
         // Earlier statements of the script come first.
-        session.commit().await?;
+        session.commit(cancel).await?;
     }
     let server = session.server.clone();
-    let guard = cancel.race(async { Ok::<_, SqlError>(server.catalog.lock().await) }).await?;
+    let guard = cancel.locked(server.catalog.lock()).await?;
     let bound = binding::bind(session, &session.catalog(), parsed, &[], cancel)?;
     let guard = match changes(&bound.statement) {
         Some(change) if session.transaction.definitions.wants_dropped_name(&server.catalog.snapshot(), change) => {
             drop(guard);
             session.notify(Notice::warning("25001", "what this transaction has dropped goes now, because its name is wanted again"));
             session.transaction.definitions.finish(&server).await?;
-            server.catalog.lock().await
+            cancel.locked(server.catalog.lock()).await?
         }
         _ => guard,
     };

@@ -8,17 +8,17 @@ use millpond_planner::{
 use crate::{
     answer::Answer,
     error::{Notice, Result, SqlError},
-    session::{Session, transaction::Phase},
+    session::{Session, cancel::Cancel, transaction::Phase},
 };
 
 /// Executes a transaction command.
-pub(crate) async fn execute(session: &mut Session, control: &Control) -> Result<Answer> {
+pub(crate) async fn execute(session: &mut Session, control: &Control, cancel: &Cancel) -> Result<Answer> {
     match control {
         Control::Begin { modes, start } => {
             begin(session, *modes)?;
             Ok(Answer::done(if *start { "START TRANSACTION" } else { "BEGIN" }))
         }
-        Control::Commit { chain } => commit(session, *chain).await,
+        Control::Commit { chain } => commit(session, *chain, cancel).await,
         Control::Rollback { chain } => rollback(session, *chain).await,
         Control::Savepoint(name) => {
             require_block(session, "SAVEPOINT")?;
@@ -43,12 +43,12 @@ pub(crate) async fn execute(session: &mut Session, control: &Control) -> Result<
 fn begin(session: &mut Session, modes: TransactionModes) -> Result<()> {
     match session.transaction.phase() {
         Phase::Block | Phase::Failed => session.notify(Notice::warning("25001", "there is already a transaction in progress")),
-        Phase::Idle | Phase::Implicit => session.transaction.begin(Phase::Block, session.statement_us(), &mut session.variables),
+        Phase::Idle | Phase::Implicit => session.begin_transaction(Phase::Block),
     }
     session.transaction.set_modes(modes)
 }
 
-async fn commit(session: &mut Session, chain: bool) -> Result<Answer> {
+async fn commit(session: &mut Session, chain: bool, cancel: &Cancel) -> Result<Answer> {
     let (isolation, read_only) = (session.transaction.isolation, session.transaction.read_only);
     let tag = match session.transaction.phase() {
         Phase::Failed => {
@@ -56,7 +56,7 @@ async fn commit(session: &mut Session, chain: bool) -> Result<Answer> {
             "ROLLBACK"
         }
         Phase::Block => {
-            session.commit().await?;
+            session.commit(cancel).await?;
             "COMMIT"
         }
         Phase::Idle | Phase::Implicit if chain => {
@@ -64,7 +64,7 @@ async fn commit(session: &mut Session, chain: bool) -> Result<Answer> {
         }
         Phase::Idle | Phase::Implicit => {
             session.notify(Notice::warning("25P01", "there is no transaction in progress"));
-            session.commit().await?;
+            session.commit(cancel).await?;
             "COMMIT"
         }
     };

@@ -108,7 +108,7 @@ impl Line {
         tokio::select! {
             biased;
             sent = self.outbox.flush() => sent.map_err(Failure::from),
-            () = self.cancel.fired() => Err(SqlError::cancelled().into()),
+            error = self.cancel.fired() => Err(error.into()),
             () = self.shutdown.cancelled() => Err(SqlError::cancelled().into()),
         }
     }
@@ -118,7 +118,7 @@ impl Line {
         tokio::select! {
             biased;
             frame = self.inbox.next() => Ok(frame?),
-            () = self.cancel.fired() => Err(SqlError::cancelled().into()),
+            error = self.cancel.fired() => Err(error.into()),
             () = self.shutdown.cancelled() => Err(SqlError::cancelled().into()),
         }
     }

@@ -1,7 +1,9 @@
 //! One client after its startup: the loop over its messages.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::attend::{Failure, Line};
 use super::extended::Portal;
@@ -13,6 +15,9 @@ use crate::session::{Prepared, Session, TransactionStatus};
 /// Portals that a session may have at a time.
 pub(super) const MAX_PORTALS: usize = 20_000;
 
+/// How long a client is given to take the error that its connection ends with.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 /// A session with its socket.
 pub(super) struct Connection {
     pub(super) line: Line,
@@ -22,6 +27,8 @@ pub(super) struct Connection {
     pub(super) portals: HashMap<String, Portal>,
     /// After an error in the extended protocol: nothing is heard up to the next Sync.
     pub(super) skipping: bool,
+    /// The client has been told that it may go on, and has said nothing since.
+    at_rest: bool,
     /// The transaction status after the last statement.
     status: TransactionStatus,
 }
@@ -29,7 +36,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(line: Line, session: Session) -> Self {
         let status = session.transaction_status();
-        Self { line, session, unnamed: None, portals: HashMap::new(), skipping: false, status }
+        Self { line, session, unnamed: None, portals: HashMap::new(), skipping: false, at_rest: false, status }
     }
 
     /// Serves the client until it or the server ends the connection.
@@ -46,21 +53,23 @@ impl Connection {
             }
         };
         self.line.outbox.error(&SqlError { severity: Severity::Fatal, ..error });
-        self.line.outbox.close().await;
+        // A client that does not read must not keep what its session holds.
+        let _ = tokio::time::timeout(FAREWELL, self.line.outbox.close()).await;
     }
 
     /// The next message; notices that come meanwhile are sent.
     async fn next_frame(&mut self) -> Result<Frame, Failure> {
-        if self.line.inbox.has_frame() && !self.line.shutdown.is_cancelled() {
+        if self.line.inbox.has_frame() && !self.line.shutdown.is_cancelled() && self.line.cancel.ends_session().is_none() {
             return Ok(self.line.inbox.next().await?);
         }
+        let mut expired = pin!(expiry(self.session.patience(self.at_rest)));
         loop {
             tokio::select! {
                 biased;
-                () = self.line.shutdown.cancelled() => {
-                    return Err(Failure::Fatal(SqlError::new("57P01", "terminating connection due to administrator command")));
-                }
+                () = self.line.shutdown.cancelled() => return Err(Failure::Fatal(SqlError::terminated())),
+                error = self.line.cancel.terminated() => return Err(Failure::Fatal(error)),
                 frame = self.line.inbox.next() => return Ok(frame?),
+                error = &mut expired => return Err(Failure::Fatal(error)),
                 Some(notice) = self.line.notices.recv() => {
                     self.line.outbox.notice(&notice);
                     self.line.outbox.flush().await?;
@@ -72,6 +81,7 @@ impl Connection {
     /// False when the client has said good-bye.
     async fn take_frame(&mut self, frame: Frame) -> Result<bool, Failure> {
         let kind = frame.kind;
+        self.at_rest = false;
         if self.skipping && !matches!(kind, b'S' | b'X') {
             return Ok(true);
         }
@@ -82,7 +92,7 @@ impl Connection {
         };
         match outcome {
             Err(Failure::Error(error)) => {
-                self.fail(&error);
+                self.fail(&error)?;
                 if Request::is_extended(kind) {
                     // The client may wait for this without having sent Sync.
                     self.skipping = true;
@@ -117,11 +127,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells the client of an error, and the session that its statement has failed.
-    pub(super) fn fail(&mut self, error: &SqlError) {
+    /// Tells the client of an error, and the session that its statement has failed; unless the session is to end with it.
+    pub(super) fn fail(&mut self, error: &SqlError) -> Result<(), Failure> {
+        if let Some(last) = self.line.cancel.ends_session() {
+            return Err(Failure::Fatal(last));
+        }
         self.session.statement_failed();
         self.line.outbox.error(error);
         self.after_statement();
+        Ok(())
     }
 
     /// What a statement may have changed for the protocol: the transaction, whose end takes the portals, and reported settings.
@@ -143,6 +157,18 @@ impl Connection {
             self.portals.clear();
         }
         self.line.outbox.ready(self.status);
+        self.at_rest = true;
         Ok(self.line.outbox.flush().await?)
+    }
+}
+
+/// Ends when the client has said nothing for too long, with the error that its session ends with.
+async fn expiry(patience: Option<(Duration, SqlError)>) -> SqlError {
+    match patience {
+        Some((after, error)) => {
+            tokio::time::sleep(after).await;
+            error
+        }
+        None => std::future::pending().await,
     }
 }

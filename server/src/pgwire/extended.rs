@@ -175,7 +175,7 @@ impl Connection {
     pub(super) async fn sync(&mut self) -> Result<(), Failure> {
         self.skipping = false;
         if let Err(error) = self.line.attend(self.session.sync()).await? {
-            self.fail(&error);
+            self.fail(&error)?;
         }
         self.ready().await
     }

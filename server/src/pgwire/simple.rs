@@ -16,10 +16,7 @@ impl Connection {
         self.portals.remove("");
         let outcome = self.run_script(sql).await;
         let outcome = match outcome {
-            Err(Failure::Error(error)) => {
-                self.fail(&error);
-                Ok(())
-            }
+            Err(Failure::Error(error)) => self.fail(&error),
             other => other,
         };
         outcome?;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use parking_lot::Mutex;
 
-use crate::session::SessionInfo;
+use crate::session::{SessionInfo, cancel::CancelHandle};
 
 /// All sessions.
 #[derive(Debug, Default)]
@@ -24,6 +24,7 @@ pub(crate) struct SessionEntry {
 #[derive(Debug)]
 struct Activity {
     info: SessionInfo,
+    cancel: CancelHandle,
     started_us: i64,
     now: Mutex<Now>,
 }
@@ -56,7 +57,7 @@ pub(crate) struct ActivityView {
 
 impl Sessions {
     /// Adds a session.
-    pub(crate) fn enter(self: &Arc<Self>, info: &SessionInfo, now_us: i64) -> SessionEntry {
+    pub(crate) fn enter(self: &Arc<Self>, info: &SessionInfo, cancel: &CancelHandle, now_us: i64) -> SessionEntry {
         let number = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let now = Now {
             state: "idle",
@@ -66,9 +67,15 @@ impl Sessions {
             transaction_start_us: None,
             state_change_us: now_us,
         };
-        let activity = Arc::new(Activity { info: info.clone(), started_us: now_us, now: Mutex::new(now) });
+        let activity = Arc::new(Activity { info: info.clone(), cancel: cancel.clone(), started_us: now_us, now: Mutex::new(now) });
         self.entries.lock().insert(number, activity.clone());
         SessionEntry { sessions: self.clone(), number, activity }
+    }
+
+    /// What reaches the session of a number.
+    pub(crate) fn cancel_of(&self, process_id: i32) -> Option<CancelHandle> {
+        let entries = self.entries.lock();
+        entries.values().find(|entry| entry.info.process_id == process_id).map(|entry| entry.cancel.clone())
     }
 
     /// Every session, oldest first.

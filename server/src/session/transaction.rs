@@ -1,8 +1,11 @@
 //! The transaction of a session: idle, implicit, in a block, or failed.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use millpond_planner::parse::statement::{IsolationLevel, TransactionModes};
@@ -56,6 +59,8 @@ pub(crate) struct Transaction {
     pub(crate) isolation: IsolationLevel,
     /// When it began, microseconds since 1970: what `now()` says in it.
     pub(crate) began_us: i64,
+    /// The same by the clock that nobody sets.
+    pub(super) began: Duration,
     /// An answer of the block failed while it was streamed.
     stream_failed: Arc<AtomicBool>,
 }
@@ -71,6 +76,7 @@ impl Transaction {
             read_only: false,
             isolation: IsolationLevel::ReadCommitted,
             began_us: 0,
+            began: Duration::ZERO,
             stream_failed: Arc::default(),
         }
     }
@@ -94,11 +100,11 @@ impl Transaction {
         self.stream_failed.clone()
     }
 
-    /// Begins an implicit transaction, or a block. A block may take over an implicit transaction.
-    pub(crate) fn begin(&mut self, phase: Phase, now_us: i64, variables: &mut Variables) {
+    /// Begins an implicit transaction, or a block. A block may take over an implicit transaction. `now` is by both clocks.
+    pub(super) fn begin(&mut self, phase: Phase, now: (i64, Duration), variables: &mut Variables) {
         if self.phase == Phase::Idle {
             variables.begin();
-            self.began_us = now_us;
+            (self.began_us, self.began) = now;
             self.read_only = variables.get("default_transaction_read_only").is_some_and(|value| value == "on");
             self.isolation =
                 variables.get("default_transaction_isolation").and_then(|name| level(&name)).unwrap_or(IsolationLevel::ReadCommitted);

@@ -66,6 +66,14 @@ pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
     ),
 ];
 
+/// What each relation and each of its columns means: `relation.column: text` a line.
+const DESCRIPTIONS: &str = include_str!("millpond.descriptions");
+
+/// The name of a relation or `relation.column`, and what it means.
+pub(crate) fn descriptions() -> impl Iterator<Item = (&'static str, &'static str)> {
+    DESCRIPTIONS.lines().filter_map(|line| line.split_once(": "))
+}
+
 /// The name of an object as messages show it.
 fn name_of(context: &SystemContext<'_>, id: u64) -> Cell {
     context.catalog.get(id).map(|object| object.name.clone()).into()
@@ -353,4 +361,26 @@ fn relations(context: &SystemContext<'_>) -> Result<Vec<Row>> {
     };
     let shown = context.catalog.objects().filter(|object| !matches!(object.body, ObjectBody::Schema));
     Ok(shown.map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{DESCRIPTIONS, descriptions};
+    use crate::system_tables::registry::SystemRelations;
+
+    #[test]
+    fn every_column_is_described() {
+        let relations = SystemRelations::load().unwrap();
+        let own = relations.iter().filter(|relation| relation.schema_name == "millpond");
+        let columns = |relation: &crate::system_tables::registry::SystemRelation| {
+            let column = |name: &String| format!("{}.{name}", relation.name);
+            relation.schema.fields().iter().map(|field| column(field.name())).chain([relation.name.clone()]).collect::<Vec<_>>()
+        };
+        let wanted: BTreeSet<String> = own.flat_map(columns).collect();
+        let described: BTreeSet<String> = descriptions().map(|(name, _)| name.to_owned()).collect();
+        assert_eq!(described, wanted);
+        assert_eq!(described.len(), DESCRIPTIONS.lines().count(), "one line each");
+    }
 }

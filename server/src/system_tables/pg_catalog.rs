@@ -9,6 +9,7 @@ use millpond_planner::{
 use crate::{
     error::Result,
     system_tables::{
+        millpond,
         numbers::{self, OWNER, oid},
         registry::{MakeRows, SystemContext, SystemRelation},
         rows::{Cell, Row},
@@ -286,6 +287,14 @@ fn pg_description(context: &SystemContext<'_>) -> Result<Vec<Row>> {
             if let Some(comment) = &column.comment {
                 add(oid(object.id), numbers::PG_CLASS, number, comment);
             }
+        }
+    }
+    for (name, text) in millpond::descriptions() {
+        let (name, column) = name.split_once('.').map_or((name, None), |(relation, column)| (relation, Some(column)));
+        let Some(relation) = context.relations.find("millpond", name) else { continue };
+        let number = column.map_or(Some(0), |column| relation.schema.index_of(column).ok().map(|index| index + 1));
+        if let Some(number) = number {
+            add(relation.oid, numbers::PG_CLASS, number, text);
         }
     }
     Ok(rows)

@@ -1,6 +1,9 @@
 //! All system relations: which there are, with which columns, and where their rows come from.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array},
@@ -65,6 +68,8 @@ pub(crate) struct SystemRelation {
 pub(crate) struct SystemRelations {
     relations: Vec<SystemRelation>,
     by_name: HashMap<(&'static str, String), usize>,
+    /// Names by number, as `pg_proc` has them.
+    functions: BTreeMap<i32, String>,
 }
 
 impl SystemRelations {
@@ -106,13 +111,29 @@ impl SystemRelations {
         }
         let by_name =
             relations.iter().enumerate().map(|(number, relation)| ((relation.schema_name, relation.name.clone()), number)).collect();
-        Ok(Self { relations, by_name })
+        let functions = relations.iter().find(|relation| relation.name == "pg_proc").map(SystemRelation::names).unwrap_or_default();
+        Ok(Self { relations, by_name, functions })
+    }
+
+    /// The functions that `pg_proc` lists: names by number.
+    pub(crate) fn functions(&self) -> &BTreeMap<i32, String> {
+        &self.functions
     }
 
     /// The relation of that name.
     pub(crate) fn find(&self, schema: &str, name: &str) -> Option<&SystemRelation> {
         let schema = ["pg_catalog", "information_schema", "millpond"].into_iter().find(|known| *known == schema)?;
         self.by_name.get(&(schema, name.to_owned())).map(|number| &self.relations[*number])
+    }
+
+    /// An operator of `pg_operator`: its name and the types of its operands.
+    pub(crate) fn operator(&self, oid: i32) -> Option<(String, i32, i32)> {
+        let Rows::Fixed(batch) = &self.find("pg_catalog", "pg_operator")?.rows else { return None };
+        let numbers = |name: &str| batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<Int32Type>());
+        let (oids, left, right) = (numbers("oid")?, numbers("oprleft")?, numbers("oprright")?);
+        let row = oids.values().iter().position(|other| *other == oid)?;
+        let names = cast(batch.column_by_name("oprname")?, &DataType::Utf8).ok()?;
+        Some((names.as_string::<i32>().value(row).to_owned(), left.value(row), right.value(row)))
     }
 
     /// All relations, in a fixed order.
@@ -122,6 +143,16 @@ impl SystemRelations {
 }
 
 impl SystemRelation {
+    /// The second column by the first, of a relation whose rows are fixed and begin with a number and a name.
+    fn names(&self) -> BTreeMap<i32, String> {
+        let Rows::Fixed(batch) = &self.rows else { return BTreeMap::new() };
+        let (Ok(oids), Ok(names)) = (cast(batch.column(0), &DataType::Int32), cast(batch.column(1), &DataType::Utf8)) else {
+            return BTreeMap::new();
+        };
+        let (oids, names) = (oids.as_primitive::<Int32Type>(), names.as_string::<i32>());
+        (0..batch.num_rows()).map(|row| (oids.value(row), names.value(row).to_owned())).collect()
+    }
+
     /// Its rows now.
     pub(crate) fn read(&self, context: &SystemContext<'_>) -> Result<RecordBatch> {
         match &self.rows {
@@ -179,10 +210,10 @@ impl FunctionNumbers {
     }
 }
 
-/// The shipped tables with rows that do not depend on what exists here.
+/// The shipped tables with rows that do not depend on what exists here; those of what there is not, as full text search, are left out.
 fn fixed_tables() -> Result<HashMap<&'static str, RecordBatch>> {
     let tables = PgCatalogStaticTables::try_new().map_err(SqlError::from)?;
-    let wanted: [(&'static str, &Arc<ArrowTable>); 22] = [
+    let wanted: [(&'static str, &Arc<ArrowTable>); 18] = [
         ("pg_aggregate", &tables.pg_aggregate),
         ("pg_am", &tables.pg_am),
         ("pg_amop", &tables.pg_amop),
@@ -198,10 +229,6 @@ fn fixed_tables() -> Result<HashMap<&'static str, RecordBatch>> {
         ("pg_range", &tables.pg_range),
         ("pg_type", &tables.pg_type),
         ("pg_tablespace", &tables.pg_tablespace),
-        ("pg_ts_config", &tables.pg_ts_config),
-        ("pg_ts_dict", &tables.pg_ts_dict),
-        ("pg_ts_parser", &tables.pg_ts_parser),
-        ("pg_ts_template", &tables.pg_ts_template),
         ("pg_shdescription", &tables.pg_shdescription),
         ("pg_auth_members", &tables.pg_auth_members),
         ("pg_extension", &tables.pg_extension),

@@ -10,7 +10,7 @@ use arrow::{
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use datafusion::scalar::ScalarValue;
-use millpond_planner::types::{SQL_TYPE_METADATA, name::parse_type_name};
+use millpond_planner::types::{SQL_TYPE_METADATA, SqlType};
 
 use crate::error::{Result, SqlError};
 
@@ -102,7 +102,7 @@ pub(crate) type Row = Vec<(&'static str, Cell)>;
 pub(crate) fn schema(columns: &str) -> SchemaRef {
     let fields = columns.split(',').map(|column| {
         let (name, type_name) = column.trim().split_once(' ').expect("a system column has a name and a type");
-        let (sql_type, _) = parse_type_name(type_name).expect("a system column has a known type");
+        let (sql_type, _) = SqlType::of_system_column(type_name.trim()).expect("a system column has a known type");
         let metadata = HashMap::from([(SQL_TYPE_METADATA.to_owned(), type_name.trim().to_owned())]);
         Field::new(name, sql_type.arrow(), true).with_metadata(metadata)
     });

@@ -19,5 +19,6 @@ mod store_trouble;
 mod streaming;
 mod task_local;
 mod tidy;
+mod timeouts;
 mod wire;
 mod wire_extended;

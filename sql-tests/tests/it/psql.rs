@@ -109,6 +109,16 @@ fn relations_are_listed_if_the_search_path_leads_to_them() {
 }
 
 #[test]
+fn own_system_relations_are_explained() {
+    let server = TestServer::start();
+    let described = lines(&shown(&server, "\\d+ millpond.sources"));
+    assert!(described.iter().any(|line| line.starts_with("rows | bigint | | | | plain | Rows of the whole source")), "{described:#?}");
+    let counted = "SELECT count(*), count(col_description(attrelid, attnum)) FROM pg_attribute WHERE attrelid = 'millpond.jobs'::regclass";
+    let counts = server.connect().rows(counted).expect("counts");
+    assert_eq!(counts, ["14 14"]);
+}
+
+#[test]
 fn functions_are_listed() {
     let server = TestServer::start();
     let own = lines(&shown(&server, "\\df"));

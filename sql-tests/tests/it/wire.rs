@@ -283,3 +283,38 @@ fn the_work_of_a_client_that_has_gone_is_cancelled() {
         std::thread::yield_now();
     }
 }
+
+#[test]
+fn sessions_are_cancelled_and_ended_by_others() {
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+    let server = TestServer::start();
+    let mut administrator = server.connect();
+    administrator.query("CREATE TABLE t (a INT)").expect("a table");
+    let mut victim = server.connect();
+    let process = victim.process_id;
+    victim.send(&query("SELECT pg_sleep(600)")).expect("sent");
+    // It may not have begun yet.
+    let cancel = format!("SELECT pg_cancel_backend(pid), state FROM pg_stat_activity WHERE pid = {process}");
+    administrator.await_rows(PATIENCE, &cancel, &["t active"]);
+    administrator.await_rows(PATIENCE, &cancel, &["t idle"]);
+    assert_eq!(victim.until_ready().expect_err("cancelled").sqlstate(), "57014");
+    let end = format!("SELECT pg_terminate_backend({process})");
+    for script in ["BEGIN; INSERT INTO t VALUES (1)", "BEGIN; INSERT INTO t VALUES (1); SELECT pg_sleep(600)"] {
+        victim.send(&query(script)).expect("sent");
+        administrator.await_rows(
+            PATIENCE,
+            &format!("SELECT state <> 'idle' FROM pg_stat_activity WHERE pid = {}", victim.process_id),
+            &["t"],
+        );
+        let end = format!("SELECT pg_terminate_backend({})", victim.process_id);
+        assert_eq!(administrator.rows(&end).expect("told"), ["t"]);
+        let messages = victim.until(b'E').expect("an error");
+        assert_eq!(sqlstate(&messages).as_deref(), Some("57P01"));
+        assert!(victim.is_closed());
+        victim = server.connect();
+    }
+    administrator.await_rows(PATIENCE, &end, &["f"]);
+    assert_eq!(administrator.rows("SELECT count(*) FROM t").expect("rows"), ["0"]);
+    assert_eq!(administrator.rows("SELECT pg_postmaster_start_time() BETWEEN now() - INTERVAL '1 hour' AND now()").expect("a row"), ["t"]);
+    assert_eq!(administrator.query("SELECT pg_terminate_backend(pg_backend_pid())").expect_err("ended").sqlstate(), "57P01");
+}

@@ -103,7 +103,11 @@ impl TextFile {
         let lists = if matches!(self.format, TextFormat::Json) { ListSyntax::Json } else { ListSyntax::Postgres };
         let checked: Vec<DataType> = checked.iter().map(|column| self.columns.field(*column).data_type().clone()).collect();
         let decoder = TextDecoder::new(scanner, schema, checked, lists);
-        Ok(Some(TextReader::new(file, decoder, self.from.max(first_row), end)))
+        let reader = TextReader::new(file, decoder, self.from.max(first_row), end);
+        Ok(Some(match &self.format {
+            TextFormat::Csv(format) if !format.header && self.from <= first_row => reader.without_header(format),
+            TextFormat::Csv(_) | TextFormat::Json => reader,
+        }))
     }
 
     /// The columns that are not decoded and yet can make a row bad. In JSON that is any: a string can be escaped wrongly.
@@ -151,7 +155,7 @@ fn not_in_header(file: &InputFile, names: &[String], name: &str) -> EngineError 
     EngineError::User {
         sqlstate: "42703",
         message: format!("column \"{name}\" is not in the header of file \"{}\"", file.name()),
-        hint: Some(format!("The header names: {}.", names.join(", "))),
+        hint: Some(format!("The header names: {}. A file that begins with its first row needs header = false.", names.join(", "))),
     }
 }
 

@@ -312,6 +312,31 @@ async fn headers_say_where_columns_are() {
 }
 
 #[tokio::test]
+async fn a_header_that_is_taken_for_a_row_is_suspected() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("a.csv");
+    let columns = schema(&[("a", DataType::Int32), ("b", DataType::Utf8View)]);
+    let hint = " (if this line names the columns, the source needs header = true)";
+    for (text, reason) in [
+        ("\u{feff}number,_text\n1,x\nnumber,y\n", format!("invalid input syntax for type integer: \"number\"{hint}")),
+        ("number\n1,x\nz,y\n", format!("missing data: 1 of 2 columns{hint}")),
+        ("\nnumber,\"some text\",more\n1,x\nz,y\n", format!("extra data after last expected column: 3 instead of 2 columns{hint}")),
+        ("number,2\n1,x\nz,y\n", "invalid input syntax for type integer: \"number\"".to_owned()),
+        ("number,\n1,x\nz,y\n", "invalid input syntax for type integer: \"number\"".to_owned()),
+    ] {
+        fs::write(&file, text).unwrap();
+        let source = open(&file, &[], &columns).await.unwrap();
+        let (got, _) = read_all(&source, &[0, 1]).await;
+        assert_eq!((got.rows.len(), got.bad.len(), &got.bad[0].reason), (1, 2, &reason), "{text}");
+        // Only the first line can be one.
+        assert!(!got.bad[1].reason.contains(hint), "{text}");
+        let split = only_split(&source).await;
+        let (rest, _) = read(&source, &split, got.bad[0].offset, &[0], None, || 10).await.unwrap();
+        assert!(!rest.bad[0].reason.contains(hint), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn folders_and_patterns_are_split_by_file() {
     let folder = TempDir::new().unwrap();
     fs::create_dir_all(folder.path().join("sub/_manifest")).unwrap();

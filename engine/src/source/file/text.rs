@@ -16,7 +16,8 @@ use crate::{
     error::{EngineError, Result},
     format::{
         block::MAX_ROW_BYTES,
-        decode::{TextDecoder, bad_row},
+        csv::{CsvFormat, CsvScanner},
+        decode::{DecodedRows, TextDecoder, bad_row},
     },
     source::{BadRow, Offset},
 };
@@ -45,13 +46,21 @@ pub(super) struct TextReader {
     grown: usize,
     /// The front of a row that is too long, while its end is looked for.
     skipped: Option<Vec<u8>>,
+    /// Until the first row of a CSV file was read that is said to have no header line.
+    headless: Option<CsvFormat>,
 }
 
 impl TextReader {
     /// A reader of the rows from byte `from` on. `end` is where the file ends, if it cannot grow.
     pub(super) fn new(file: InputFile, decoder: TextDecoder, from: Offset, end: Option<Offset>) -> Self {
         let block = Buffer::from_vec(Vec::<u8>::new());
-        Self { file, decoder, block, base: from, at: 0, end, row_bytes: FIRST_ROW_BYTES, grown: 0, skipped: None }
+        Self { file, decoder, block, base: from, at: 0, end, row_bytes: FIRST_ROW_BYTES, grown: 0, skipped: None, headless: None }
+    }
+
+    /// The same, at the begin of a CSV file that is said to have no header line: if it has one after all, the refusal of that line says what to do.
+    pub(super) fn without_header(mut self, format: &CsvFormat) -> Self {
+        self.headless = Some(format.clone());
+        self
     }
 
     fn at_end(&self) -> bool {
@@ -84,12 +93,15 @@ impl TextReader {
 
     /// The rows of the block from its scan position on.
     fn decode(&mut self) -> Result<Option<BlockRows>> {
-        let decoded = self.decoder.decode(&self.block, self.at, self.at_end(), CHUNK_ROWS, self.base)?;
+        let mut decoded = self.decoder.decode(&self.block, self.at, self.at_end(), CHUNK_ROWS, self.base)?;
         if decoded.consumed == self.at {
             return Ok(None);
         }
         let rows = decoded.ends.len() + decoded.bad.len();
         if rows > 0 {
+            if let Some(format) = self.headless.take() {
+                suspect_header(&format, &mut decoded, self.base);
+            }
             self.row_bytes = (decoded.consumed - self.at).div_ceil(rows);
         }
         self.at = decoded.consumed;
@@ -134,6 +146,16 @@ impl TextReader {
         }
         let report = bad_row(&front, too_long(), self.base + self.at as u64);
         self.report(report).map(Block::Rows)
+    }
+}
+
+/// Adds to the refusal of the first row that it may be a header: if all its values are words.
+fn suspect_header(format: &CsvFormat, decoded: &mut DecodedRows, base: Offset) {
+    let first_good = decoded.ends.first().map(|end| base + u64::from(*end));
+    let Some(first) = decoded.bad.first_mut().filter(|bad| first_good.is_none_or(|end| bad.offset < end)) else { return };
+    let is_word = |value: &String| value.starts_with(|character: char| character.is_alphabetic() || character == '_');
+    if CsvScanner::header(format, first.text.as_bytes(), true).is_some_and(|(values, _)| values.iter().all(is_word)) {
+        first.reason.push_str(" (if this line names the columns, the source needs header = true)");
     }
 }
 

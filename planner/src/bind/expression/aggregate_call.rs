@@ -17,6 +17,7 @@ use crate::{
     functions::{
         aggregate::{self, collected},
         comparison,
+        row_key::row_key,
     },
     types::SqlType,
 };
@@ -62,7 +63,13 @@ impl Binder<'_> {
             return Err(super::call::undefined(name, &[], span));
         }
         let Lowered { chosen, mut values, collected } = self.lower_aggregate(name, &arguments, span)?;
-        let order_by = self.aggregate_order(&arguments.order_by, arguments.distinct, &mut values, scope, &inner, span)?;
+        let mut order_by = self.aggregate_order(&arguments.order_by, arguments.distinct, &mut values, scope, &inner, span)?;
+        if let ("count", true, [value]) = (name, arguments.distinct, arguments.values.as_slice())
+            && let Some(key) = row_key(self, value)
+        {
+            // How many differ does not depend on their order.
+            (values, order_by) = (vec![key], Vec::new());
+        }
         if values.is_empty() {
             values.push(lit(1_i64));
         }

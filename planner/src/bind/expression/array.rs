@@ -8,8 +8,8 @@ use crate::{
     bind::{binder::Binder, scope::Scope, typed::Typed},
     catalog::fold,
     error::{PlanError, Result, sqlstate},
-    functions::session::datafusion_function,
-    types::SqlType,
+    functions::{sequence, session::datafusion_function},
+    types::{SqlType, coercion::CoercionContext, modifier},
 };
 
 impl Binder<'_> {
@@ -96,6 +96,9 @@ impl Binder<'_> {
                 if more || matches!(value.sql_type.element(), Some(SqlType::Array(_))) {
                     return Err(not_supported("a subscript of an array of several dimensions", "Use jsonb.", span));
                 }
+                let index = self.coerce(index, &SqlType::Integer, CoercionContext::Assignment, span)?;
+                let first_is_zero = value.modifier == modifier::VECTOR;
+                let index = if first_is_zero { self.call_operator("+", vec![index, Typed::integer(1)], span)? } else { index };
                 self.call("array_subscript", vec![value, index], span)
             }
             SqlType::Jsonb if index.sql_type.is_integer() => self.call_operator("->", vec![value, index], span),
@@ -116,15 +119,18 @@ impl Binder<'_> {
             let message = format!("column notation .{name} applied to type {}, which is not a composite type", value.sql_type.name());
             return Err(PlanError::new(sqlstate::WRONG_OBJECT_TYPE, message).at(span));
         };
-        let position =
-            name.strip_prefix('f').and_then(|number| number.parse::<usize>().ok()).filter(|number| (1..=fields.len()).contains(number));
+        let position = match sequence::names_of(value.modifier) {
+            Some(names) => names.iter().position(|known| *known == name).map(|place| place + 1),
+            None => name.strip_prefix('f').and_then(|number| number.parse().ok()),
+        };
+        let position = position.filter(|number| (1..=fields.len()).contains(number));
         let Some(position) = position else {
             let message = format!("could not identify column \"{name}\" in record data type");
             return Err(PlanError::new(sqlstate::UNDEFINED_COLUMN, message).at(span));
         };
         let sql_type = fields[position - 1].clone();
         let function = datafusion_function("get_field").ok_or_else(|| PlanError::internal("get_field is not registered"))?;
-        let arguments = vec![value.expr, datafusion::logical_expr::lit(name)];
+        let arguments = vec![value.expr, datafusion::logical_expr::lit(format!("f{position}"))];
         let expr = Expr::ScalarFunction(datafusion::logical_expr::expr::ScalarFunction::new_udf(function, arguments));
         Ok(Typed::new(expr, sql_type))
     }

@@ -85,7 +85,7 @@ impl Binder<'_> {
         }
         let arguments = self.arguments(&function.args, scope, place)?;
         let value = self.call(name, arguments, span)?;
-        if several_columns { self.record_rows(value) } else { Ok(value) }
+        if several_columns { Ok(self.record_rows(value)?.with_modifier(sequence::modifier_of(name))) } else { Ok(value) }
     }
 
     /// Lists side by side as rows of records.

@@ -10,6 +10,7 @@ use super::{
     super::{
         environment::Environment,
         kernel::{Call, Evaluate, Traits},
+        listing::{self, ListedFunction},
     },
     Conversion,
 };
@@ -32,13 +33,14 @@ pub(super) fn find(from: &SqlType, to: &SqlType) -> Option<Conversion> {
         (T::Oid, to) if to.is_text() => code("text", Traits::STRICT, oid_to_text),
         (T::RegClass, to) if to.is_text() => code("regclassout", Traits::CATALOG, regclass_to_text),
         (T::RegType, to) if to.is_text() => code("regtypeout", Traits::STRICT, regtype_to_text),
-        (T::RegProc, to) if to.is_text() => code("regprocout", Traits::STRICT, oid_to_text),
+        (T::RegProc, to) if to.is_text() => code("regprocout", Traits::CATALOG, regproc_to_text),
+        (T::RegOperator, to) if to.is_text() => code("regoperatorout", Traits::CATALOG, regoperator_to_text),
         (T::RegNamespace, to) if to.is_text() => code("regnamespaceout", Traits::CATALOG, regnamespace_to_text),
         (from, T::Oid) if from.is_text() => code("oid", Traits::STRICT, text_to_oid),
         (from, T::RegClass) if from.is_text() => code("regclass", Traits::CATALOG, text_to_regclass),
         (from, T::RegType) if from.is_text() => code("regtype", Traits::STRICT, text_to_regtype),
         (from, T::RegNamespace) if from.is_text() => code("regnamespace", Traits::CATALOG, text_to_regnamespace),
-        (from, T::RegProc) if from.is_text() => code("regproc", Traits::STRICT, text_to_oid),
+        (from, T::RegProc) if from.is_text() => code("regproc", Traits::CATALOG, text_to_regproc),
         _ => None,
     }
 }
@@ -89,8 +91,77 @@ fn parse_name(text: &str) -> Result<QualifiedName> {
     QualifiedName::from_ast(&name)
 }
 
-fn catalog_oid(environment: &Environment, name: &QualifiedName) -> Option<i32> {
-    environment.catalog.find(name, &environment.search_path).and_then(|object| i32::try_from(object.id).ok())
+/// The number of a relation. Without a schema `pg_catalog` comes before the path, unless it is in it, as in FROM.
+fn relation_oid(environment: &Environment, name: &QualifiedName) -> Option<i32> {
+    let in_schema = |schema: &str| {
+        let name = QualifiedName { schema: Some(schema.to_owned()), name: name.name.clone() };
+        let own = environment.catalog.find(&name, &[]).and_then(|object| i32::try_from(object.id).ok());
+        own.or_else(|| environment.live.system_relation(schema, &name.name))
+    };
+    if let Some(schema) = &name.schema {
+        return in_schema(schema);
+    }
+    let path = environment.search_path.iter().map(String::as_str);
+    let first = (!environment.search_path.iter().any(|schema| schema == "pg_catalog")).then_some("pg_catalog");
+    first.into_iter().chain(path).find_map(in_schema)
+}
+
+/// The relation that a text names, if there is one.
+///
+/// # Errors
+/// 42601 if the text is no name.
+pub(in crate::functions) fn relation_of_text(environment: &Environment, text: &str) -> Result<Option<i32>> {
+    Ok(relation_oid(environment, &parse_name(text)?))
+}
+
+/// The function that a text names.
+///
+/// # Errors
+/// 42883 if there is none, 42725 if there are several.
+pub(in crate::functions) fn function_named(environment: &Environment, text: &str) -> Result<i32> {
+    let missing = || PlanError::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist"));
+    let name = parse_name(text).map_err(|_| missing())?;
+    let in_schema = |function: &&ListedFunction| name.schema.as_deref().is_none_or(|schema| schema == function.schema());
+    let mut found = listing::functions().iter().filter(|function| function.name == name.name).filter(in_schema);
+    match (found.next(), found.next()) {
+        (Some(only), None) => Ok(only.oid),
+        (Some(_), Some(_)) => Err(PlanError::new("42725", format!("more than one function named \"{text}\""))),
+        _ if name.schema.as_deref().is_none_or(|schema| schema == "pg_catalog") => {
+            environment.live.type_function(&name.name).ok_or_else(missing)
+        }
+        _ => Err(missing()),
+    }
+}
+
+fn text_to_regproc(call: &Call<'_>) -> Result<ArrayRef> {
+    let (texts, environment) = (call.texts(0)?, call.environment());
+    let named = |text: &str| number(text).map_or_else(|| function_named(environment, text), Ok);
+    call.build::<Int32Type>(|row| texts.get(row).map(named).transpose())
+}
+
+fn regproc_to_text(call: &Call<'_>) -> Result<ArrayRef> {
+    let (values, environment) = (call.values::<Int32Type>(0)?, call.environment());
+    call.build_texts(|row| {
+        Ok(values.get(row).map(|oid| match listing::function(oid) {
+            _ if oid == 0 => "-".to_owned(),
+            Some(function) if function.schema() == "pg_catalog" => quoted(function.name),
+            Some(function) => format!("{}.{}", function.schema(), quoted(function.name)),
+            None => environment.live.type_function_name(oid).unwrap_or_else(|| (oid as u32).to_string()),
+        }))
+    })
+}
+
+/// With the types of its operands, by which operators of a name differ.
+fn regoperator_to_text(call: &Call<'_>) -> Result<ArrayRef> {
+    let (values, environment) = (call.values::<Int32Type>(0)?, call.environment());
+    let operand = |oid: i32| if oid == 0 { "NONE".to_owned() } else { type_name(oid) };
+    call.build_texts(|row| {
+        Ok(values.get(row).map(|oid| match environment.live.operator(oid) {
+            _ if oid == 0 => "0".to_owned(),
+            Some((name, left, right)) => format!("{name}({},{})", operand(left), operand(right)),
+            None => (oid as u32).to_string(),
+        }))
+    })
 }
 
 fn no_relation(name: &QualifiedName) -> PlanError {
@@ -114,7 +185,7 @@ fn text_to_regclass(call: &Call<'_>) -> Result<ArrayRef> {
             return Ok(Some(oid));
         }
         let name = parse_name(text)?;
-        catalog_oid(environment, &name).map(Some).ok_or_else(|| no_relation(&name))
+        relation_oid(environment, &name).map(Some).ok_or_else(|| no_relation(&name))
     })
 }
 
@@ -130,10 +201,22 @@ fn regclass_to_text(call: &Call<'_>) -> Result<ArrayRef> {
         Ok(values.get(row).map(|oid| match oid {
             0 => "-".to_owned(),
             oid => name_of_relation(environment, oid)
+                .or_else(|| environment.live.system_relation_name(oid).map(|name| shown(environment, &name)))
                 .or_else(|| system_relation(oid).map(str::to_owned))
                 .unwrap_or_else(|| (oid as u32).to_string()),
         }))
     })
+}
+
+/// With the schema, if the path does not lead there.
+fn shown(environment: &Environment, relation: &QualifiedName) -> String {
+    let name = quoted(&relation.name);
+    match relation.schema.as_deref() {
+        Some(schema) if schema != "pg_catalog" && !environment.search_path.iter().any(|other| other == schema) => {
+            format!("{}.{name}", quoted(schema))
+        }
+        _ => name,
+    }
 }
 
 /// The relations of `pg_catalog` that statements of drivers cast to and from names, with Postgres' numbers.
@@ -166,16 +249,17 @@ fn system_relation(oid: i32) -> Option<&'static str> {
 
 fn regtype_to_text(call: &Call<'_>) -> Result<ArrayRef> {
     let values = call.values::<Int32Type>(0)?;
-    call.build_texts(|row| {
-        Ok(values.get(row).map(|oid| match SqlType::from_oid(oid) {
-            _ if oid == 0 => "-".to_owned(),
-            Some(sql_type) => sql_type.name(),
-            None => match crate::functions::system::describe::other_type(oid) {
-                "???" => (oid as u32).to_string(),
-                name => name.to_owned(),
-            },
-        }))
-    })
+    call.build_texts(|row| Ok(values.get(row).map(|oid| if oid == 0 { "-".to_owned() } else { type_name(oid) })))
+}
+
+fn type_name(oid: i32) -> String {
+    match SqlType::from_oid(oid) {
+        Some(sql_type) => sql_type.name(),
+        None => match crate::functions::system::describe::other_type(oid) {
+            "???" => (oid as u32).to_string(),
+            name => name.to_owned(),
+        },
+    }
 }
 
 fn text_to_regtype(call: &Call<'_>) -> Result<ArrayRef> {
@@ -225,18 +309,15 @@ pub(super) fn read(binder: &Binder<'_>, text: &str, to: &SqlType) -> Result<Scal
             None => {
                 let name = parse_name(text)?;
                 let system = || {
-                    let schema = name.schema.as_deref().unwrap_or("pg_catalog");
                     let known = SYSTEM_RELATIONS.iter().find(|(_, known)| *known == name.name).map(|(oid, _)| *oid);
-                    binder.context.system.oid(schema, &name.name).or(known.filter(|_| schema == "pg_catalog"))
+                    known.filter(|_| name.schema.as_deref().is_none_or(|schema| schema == "pg_catalog"))
                 };
-                catalog_oid(&binder.environment, &name).or_else(system).ok_or_else(|| no_relation(&name))?
+                relation_oid(&binder.environment, &name).or_else(system).ok_or_else(|| no_relation(&name))?
             }
         },
         SqlType::RegType => type_oid(text)?,
         SqlType::RegNamespace => schema_oid(&binder.environment.catalog, text)?,
-        SqlType::RegProc => {
-            number(text).ok_or_else(|| PlanError::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist")))?
-        }
+        SqlType::RegProc => number(text).map_or_else(|| function_named(&binder.environment, text), Ok)?,
         _ => read_oid(text)?,
     };
     Ok(ScalarValue::Int32(Some(oid)))

@@ -46,7 +46,9 @@ pub(super) fn call(binder: &Binder<'_>, name: &'static str, values: Vec<Typed>) 
 /// Object ids that are shown by name go in by name.
 fn plain_oid(binder: &Binder<'_>, value: Typed) -> Result<Typed> {
     match value.sql_type {
-        SqlType::RegClass | SqlType::RegType | SqlType::RegProc | SqlType::RegNamespace => binder.cast_explicit(value, &SqlType::Text),
+        SqlType::RegClass | SqlType::RegType | SqlType::RegProc | SqlType::RegOperator | SqlType::RegNamespace => {
+            binder.cast_explicit(value, &SqlType::Text)
+        }
         SqlType::Unknown => binder.implicit(value, &SqlType::Text),
         _ => Ok(value),
     }

@@ -8,17 +8,17 @@ use datafusion::common::ScalarValue;
 
 use super::{
     super::{
-        cast::object::relation_named,
+        cast::object::{function_named, relation_named, relation_of_text},
         environment::Environment,
         kernel::{Call, Kernel, Traits},
-        listing::{self, ListedFunction},
+        listing::{self, ListedFunction, ListedKind},
     },
     numbers::{constraint_oid, system_schema, table_of_index, view_of_rule},
 };
 use crate::{
     bind::{Binder, Typed},
     catalog::{Catalog, Object, ObjectBody, QualifiedName, name::quoted},
-    error::Result,
+    error::{PlanError, Result, sqlstate},
     parse::statement::ObjectKind,
     types::{SqlType, name::parse_type_name},
 };
@@ -330,19 +330,15 @@ fn written_constraint(environment: &Environment, oid: i32) -> Option<String> {
     })
 }
 
-fn name_of(text: &str) -> QualifiedName {
-    match text.split_once('.') {
-        Some((schema, name)) => QualifiedName { schema: Some(schema.to_owned()), name: name.to_owned() },
-        None => QualifiedName { schema: None, name: text.to_owned() },
-    }
-}
-
 pub(super) fn to_regclass(call: &Call<'_>) -> Result<ArrayRef> {
     let (names, environment) = (call.texts(0)?, call.environment());
-    call.build::<Int32Type>(|row| {
-        let found = names.get(row).and_then(|name| environment.catalog.find(&name_of(name), &environment.search_path));
-        Ok(found.map(|object| object.id as i32))
-    })
+    call.build::<Int32Type>(|row| names.get(row).map_or(Ok(None), |name| relation_of_text(environment, name)))
+}
+
+/// NULL for a name that no function has, or more than one.
+pub(super) fn to_regproc(call: &Call<'_>) -> Result<ArrayRef> {
+    let (names, environment) = (call.texts(0)?, call.environment());
+    call.build::<Int32Type>(|row| Ok(names.get(row).and_then(|name| function_named(environment, name).ok())))
 }
 
 pub(super) fn to_regtype(call: &Call<'_>) -> Result<ArrayRef> {
@@ -366,4 +362,28 @@ pub(super) fn function_arguments(call: &Call<'_>) -> Result<ArrayRef> {
 
 pub(super) fn function_result(call: &Call<'_>) -> Result<ArrayRef> {
     of_function(call, |function| &function.result)
+}
+
+/// As the statement that would create it.
+pub(super) fn function_definition(call: &Call<'_>) -> Result<ArrayRef> {
+    let oids = call.values::<Int32Type>(0)?;
+    call.build_texts(|row| {
+        let Some(function) = oids.get(row).and_then(listing::function) else { return Ok(None) };
+        let ListedFunction { name, kind, arguments, result, .. } = function;
+        let window = match kind {
+            ListedKind::Aggregate => {
+                return Err(PlanError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is an aggregate function")));
+            }
+            ListedKind::Function | ListedKind::OfRelation => "",
+            ListedKind::Window => " WINDOW",
+        };
+        let schema = function.schema();
+        let changes = if function.volatile { "" } else { " IMMUTABLE" };
+        let strict = if function.strict { " STRICT" } else { "" };
+        Ok(Some(format!(
+            "CREATE OR REPLACE FUNCTION {schema}.{}({arguments})\n RETURNS {result}\n LANGUAGE internal\n{window}{changes} PARALLEL SAFE{strict}\n\
+             AS $function${name}$function$\n",
+            quoted(name)
+        )))
+    })
 }

@@ -12,6 +12,7 @@ use arrow::{array::ArrayRef, datatypes::Int32Type};
 use datafusion::{common::ScalarValue, logical_expr::lit};
 
 use super::{
+    environment::Signal,
     kernel::{Call, Traits},
     signature::Entry,
 };
@@ -23,6 +24,14 @@ use crate::{
 
 /// Of functions that ask the server each time.
 const MEASURED: Traits = Traits { strict: true, local: true, live: true, volatile: true };
+
+/// OID of the one user.
+const OWNER: i32 = 10;
+
+/// The name of an owner, the number of one that there is not.
+fn owner_name(oid: i32) -> String {
+    if oid == OWNER { "millpond".to_owned() } else { oid.to_string() }
+}
 
 /// Why a materialized view cannot have a function of the session or the server.
 pub(crate) const NOT_OF_SESSION: &str =
@@ -53,8 +62,8 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("pg_is_other_temp_schema(oid) boolean", |_, _| Ok(Typed::boolean(lit(false)))),
     Entry::rewrite("txid_current() bigint", |_, _| Ok(Typed::bigint(1))),
     Entry::rewrite("pg_current_xact_id() bigint", |_, _| Ok(Typed::bigint(1))),
-    Entry::rewrite("pg_postmaster_start_time() timestamptz", |_, _| Ok(Typed::null(SqlType::TimestampTz))),
-    Entry::rewrite("pg_conf_load_time() timestamptz", |_, _| Ok(Typed::null(SqlType::TimestampTz))),
+    Entry::rewrite("pg_postmaster_start_time() timestamptz", settings::start_time),
+    Entry::rewrite("pg_conf_load_time() timestamptz", settings::start_time),
     Entry::rewrite("inet_server_addr() text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("inet_client_addr() text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("inet_server_port() integer", |_, _| Ok(Typed::null(SqlType::Integer))),
@@ -85,16 +94,19 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
     Entry::strict("pg_get_userbyid(oid) name", |call| {
         let oids = call.values::<Int32Type>(0)?;
-        call.build_texts(|row| Ok(oids.get(row).map(|oid| if oid == 10 { "millpond".to_owned() } else { format!("unknown (OID={oid})") })))
+        call.build_texts(|row| Ok(oids.get(row).map(|oid| if oid == OWNER { owner_name(oid) } else { format!("unknown (OID={oid})") })))
     }),
     Entry::strict("pg_size_pretty(bigint) text", size::pretty),
     Entry::rewrite("pg_sleep(double precision) void", |_, values| Ok(sleep::sleep(values))),
-    Entry::rewrite("pg_cancel_backend(integer) boolean", |_, _| Ok(Typed::boolean(lit(false)))),
-    Entry::rewrite("pg_terminate_backend(integer) boolean", |_, _| Ok(Typed::boolean(lit(false)))),
+    Entry::kernel("pg_cancel_backend(integer) boolean", MEASURED, |call| settings::signal(call, Signal::Cancel)),
+    Entry::kernel("pg_terminate_backend(integer) boolean", MEASURED, |call| settings::signal(call, Signal::Terminate)),
     Entry::rewrite("pg_advisory_lock(bigint) void", |_, _| Ok(Typed::literal(ScalarValue::Null, SqlType::Void))),
     Entry::rewrite("pg_try_advisory_lock(bigint) boolean", |_, _| Ok(Typed::boolean(lit(true)))),
     Entry::rewrite("pg_advisory_unlock(bigint) boolean", |_, _| Ok(Typed::boolean(lit(true)))),
     Entry::rewrite("pg_advisory_unlock_all() void", |_, _| Ok(Typed::literal(ScalarValue::Null, SqlType::Void))),
+    Entry::rewrite("pg_blocking_pids(integer) integer[]", |_, _| {
+        Ok(Typed::literal(super::cast::empty_array(&SqlType::Integer), SqlType::array(SqlType::Integer)))
+    }),
     Entry::kernel("pg_table_is_visible(oid) boolean", Traits::CATALOG, describe::is_visible),
     Entry::strict("pg_type_is_visible(oid) boolean", always),
     Entry::strict("pg_function_is_visible(oid) boolean", always).named("pg_type_is_visible"),
@@ -125,13 +137,14 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::kernel("pg_get_constraintdef(oid, boolean) text", Traits::CATALOG, describe::constraint_definition),
     Entry::rewrite("pg_get_expr(text, oid) text", |_, mut values| Ok(values.swap_remove(0))),
     Entry::rewrite("pg_get_expr(text, oid, boolean) text", |_, mut values| Ok(values.swap_remove(0))),
+    Entry::rewrite("pg_partition_tree(oid) regclass", options::no_partitions),
     Entry::rewrite("pg_get_partkeydef(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("pg_get_statisticsobjdef_columns(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::kernel("pg_get_ruledef(oid) text", Traits::CATALOG, describe::rule_definition),
     Entry::kernel("pg_get_ruledef(oid, boolean) text", Traits::CATALOG, describe::rule_definition),
     Entry::rewrite("pg_get_triggerdef(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("pg_get_triggerdef(oid, boolean) text", |_, _| Ok(Typed::null(SqlType::Text))),
-    Entry::rewrite("pg_get_functiondef(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
+    Entry::strict("pg_get_functiondef(oid) text", describe::function_definition),
     Entry::rewrite("pg_get_function_sqlbody(oid) text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::strict("pg_get_function_result(oid) text", describe::function_result),
     Entry::strict("pg_get_function_arguments(oid) text", describe::function_arguments),
@@ -140,6 +153,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("pg_get_serial_sequence(text, text) text", |_, _| Ok(Typed::null(SqlType::Text))),
     Entry::rewrite("pg_tablespace_location(oid) text", |_, _| Ok(Typed::text(""))),
     Entry::rewrite("pg_relation_is_publishable(regclass) boolean", |_, _| Ok(Typed::boolean(lit(false)))),
+    Entry::rewrite("pg_stat_get_numscans(oid) bigint", |_, _| Ok(Typed::null(SqlType::BigInt))),
     Entry::kernel("pg_relation_size(regclass) bigint", MEASURED, size::of_relation),
     Entry::kernel("pg_relation_size(regclass, text) bigint", MEASURED, size::of_relation),
     Entry::kernel("pg_total_relation_size(regclass) bigint", MEASURED, size::of_relation),
@@ -148,6 +162,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::kernel("pg_database_size(name) bigint", MEASURED, size::of_database),
     Entry::kernel("pg_tablespace_size(oid) bigint", MEASURED, size::of_tablespace),
     Entry::kernel("to_regclass(text) regclass", Traits::CATALOG, describe::to_regclass),
+    Entry::kernel("to_regproc(text) regproc", Traits::CATALOG, describe::to_regproc),
     Entry::kernel("to_regtype(text) regtype", Traits::STRICT, describe::to_regtype),
     Entry::kernel("to_regnamespace(text) regnamespace", Traits::CATALOG, describe::to_regnamespace),
     Entry::rewrite("has_schema_privilege(text, text) boolean", privilege::of_schema),
@@ -158,6 +173,8 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("has_table_privilege(name, text, text) boolean", privilege::granted),
     Entry::rewrite("has_table_privilege(name, oid, text) boolean", privilege::granted),
     Entry::rewrite("has_any_column_privilege(text, text) boolean", privilege::granted),
+    Entry::rewrite("has_any_column_privilege(name, text, text) boolean", privilege::granted),
+    Entry::rewrite("has_any_column_privilege(name, oid, text) boolean", privilege::granted),
     Entry::rewrite("has_any_column_privilege(oid, text) boolean", privilege::granted),
     Entry::rewrite("has_column_privilege(text, text, text) boolean", privilege::granted),
     Entry::rewrite("has_column_privilege(oid, text, text) boolean", privilege::granted),
@@ -165,6 +182,18 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("has_database_privilege(text, text) boolean", privilege::granted),
     Entry::rewrite("has_database_privilege(oid, text) boolean", privilege::granted),
     Entry::rewrite("has_database_privilege(name, text, text) boolean", privilege::granted),
+    Entry::rewrite("has_database_privilege(name, oid, text) boolean", privilege::granted),
+    Entry::rewrite("has_schema_privilege(name, oid, text) boolean", privilege::granted),
+    Entry::rewrite("has_tablespace_privilege(text, text) boolean", privilege::granted),
+    Entry::rewrite("has_tablespace_privilege(oid, text) boolean", privilege::granted),
+    Entry::rewrite("has_language_privilege(text, text) boolean", privilege::granted),
+    Entry::rewrite("has_language_privilege(oid, text) boolean", privilege::granted),
+    Entry::rewrite("has_server_privilege(text, text) boolean", privilege::granted),
+    Entry::rewrite("has_server_privilege(oid, text) boolean", privilege::granted),
+    Entry::rewrite("has_foreign_data_wrapper_privilege(text, text) boolean", privilege::granted),
+    Entry::rewrite("has_foreign_data_wrapper_privilege(oid, text) boolean", privilege::granted),
+    Entry::rewrite("has_sequence_privilege(oid, text) boolean", privilege::granted),
+    Entry::rewrite("has_type_privilege(text, text) boolean", privilege::granted),
     Entry::rewrite("has_function_privilege(oid, text) boolean", privilege::granted),
     Entry::rewrite("has_function_privilege(text, text) boolean", privilege::granted),
     Entry::rewrite("has_sequence_privilege(text, text) boolean", privilege::granted),
@@ -172,6 +201,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry::rewrite("pg_has_role(name, text) boolean", privilege::granted),
     Entry::rewrite("pg_has_role(oid, text) boolean", privilege::granted),
     Entry::rewrite("pg_has_role(name, oid, text) boolean", privilege::granted),
+    Entry::rewrite("acldefault(text, oid) text[]", privilege::by_default),
     Entry::rewrite("row_security_active(oid) boolean", |_, _| Ok(Typed::boolean(lit(false)))),
 ];
 

@@ -1,9 +1,11 @@
-//! `pg_options_to_table`: options of objects, `name=value`, as rows.
+//! Functions about objects that return rows of several columns: `pg_options_to_table`, options as `name=value`, and `pg_partition_tree`, the partitions of a
+//! relation.
 
 use std::sync::Arc;
 
 use arrow::{
-    array::{ArrayRef, AsArray, ListBuilder, StringViewBuilder, StructArray},
+    array::{ArrayRef, AsArray, ListArray, ListBuilder, StringViewBuilder, StructArray, new_empty_array},
+    buffer::OffsetBuffer,
     datatypes::{DataType, Field},
 };
 
@@ -42,4 +44,24 @@ fn split(call: &Call<'_>) -> Result<ArrayRef> {
         values.append(true);
     }
     Ok(Arc::new(StructArray::try_new(fields.clone(), vec![Arc::new(names.finish()), Arc::new(values.finish())], None)?))
+}
+
+/// No rows: no relation has partitions.
+pub(super) fn no_partitions(binder: &Binder<'_>, mut values: Vec<Typed>) -> Result<Typed> {
+    let value = values.swap_remove(0);
+    let columns = [SqlType::RegClass, SqlType::RegClass, SqlType::Boolean, SqlType::Integer].map(SqlType::array);
+    let result = SqlType::Record(columns.to_vec());
+    let kernel = Kernel { name: "pg_partition_tree", operator: None, evaluate: empty_lists, traits: Traits::NULLS };
+    let types = vec![value.sql_type.arrow()];
+    Ok(Typed::new(kernel.call(vec![value.expr], types, result.arrow(), &binder.environment), result))
+}
+
+fn empty_lists(call: &Call<'_>) -> Result<ArrayRef> {
+    let DataType::Struct(fields) = call.result else { return Err(PlanError::internal("a record was to be given")) };
+    let list = |field: &Arc<Field>| -> Result<ArrayRef> {
+        let DataType::List(item) = field.data_type() else { return Err(PlanError::internal("lists were to be given")) };
+        let offsets = OffsetBuffer::new_zeroed(call.rows);
+        Ok(Arc::new(ListArray::try_new(Arc::clone(item), offsets, new_empty_array(item.data_type()), None)?))
+    };
+    Ok(Arc::new(StructArray::try_new(fields.clone(), fields.iter().map(list).collect::<Result<_>>()?, None)?))
 }

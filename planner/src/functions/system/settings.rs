@@ -1,11 +1,15 @@
 //! Settings of the session, which the server keeps.
 
-use arrow::array::ArrayRef;
+use arrow::{array::ArrayRef, datatypes::Int32Type};
+use datafusion::common::ScalarValue;
 
 use crate::{
     bind::{Binder, Typed},
     error::{PlanError, Result, sqlstate},
-    functions::kernel::{Call, Kernel},
+    functions::{
+        environment::Signal,
+        kernel::{Call, Kernel},
+    },
     types::SqlType,
 };
 
@@ -16,8 +20,7 @@ pub(super) fn current(binder: &Binder<'_>, values: Vec<Typed>) -> Result<Typed> 
     if let Some(value) = binder.context.system.setting(&name.to_lowercase()) {
         return Ok(Typed::text(&value));
     }
-    let missing_ok =
-        values.get(1).and_then(Typed::constant).is_some_and(|value| *value == datafusion::common::ScalarValue::Boolean(Some(true)));
+    let missing_ok = values.get(1).and_then(Typed::constant).is_some_and(|value| *value == ScalarValue::Boolean(Some(true)));
     if missing_ok {
         return Ok(Typed::null(SqlType::Text));
     }
@@ -59,4 +62,17 @@ pub(super) fn backend_pid(binder: &Binder<'_>, _: Vec<Typed>) -> Result<Typed> {
     binder.require_session("pg_backend_pid")?;
     let process = binder.context.system.setting("backend_pid").and_then(|text| text.parse().ok());
     Ok(Typed::integer(process.unwrap_or(1)))
+}
+
+/// When the server was started.
+pub(super) fn start_time(binder: &Binder<'_>, _: Vec<Typed>) -> Result<Typed> {
+    binder.require_session("pg_postmaster_start_time")?;
+    let started = ScalarValue::TimestampMicrosecond(binder.environment.live.started_us(), Some("UTC".into()));
+    Ok(Typed::literal(started, SqlType::TimestampTz))
+}
+
+/// Tells sessions something; false where there is none of that number.
+pub(super) fn signal(call: &Call<'_>, signal: Signal) -> Result<ArrayRef> {
+    let (processes, environment) = (call.values::<Int32Type>(0)?, call.environment());
+    call.build_booleans(|row| Ok(processes.get(row).map(|process| environment.live.signal(process, signal))))
 }

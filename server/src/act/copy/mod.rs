@@ -221,10 +221,10 @@ impl TableCopy {
         match std::mem::replace(&mut self.destination, Destination::Alone) {
             Destination::Alone => {
                 let mut work = Work::new(&self.state.memory);
-                let guard = self.cancel.race(async { Ok::<_, SqlError>(self.target.handle.lock().await) }).await?;
+                let guard = self.cancel.locked(self.target.handle.lock()).await?;
                 work.keep_guard(self.target.object.id, guard, self.state.engine.log_failures());
                 self.write(&mut work, true).await?;
-                work.commit(&self.state.engine).await
+                work.commit(&self.state.engine, &self.cancel).await
             }
             Destination::Lent(lent) => {
                 let work = lent.lock().work.take();

@@ -53,7 +53,7 @@ pub(crate) async fn from_stdin(session: &mut Session, from: &BoundCopyFrom, canc
         Phase::Block => Destination::Lent(session.lend_work()),
         Phase::Implicit => {
             // Earlier statements of the script come first: nobody would commit them after the data.
-            session.commit().await?;
+            session.commit(cancel).await?;
             Destination::Alone
         }
         Phase::Idle | Phase::Failed => Destination::Alone,

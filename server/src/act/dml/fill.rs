@@ -7,7 +7,7 @@ use crate::{
         copy::{checked, nullable},
         dml::{insert::conform, table_change::TableChange, work::Work},
     },
-    error::{Result, SqlError},
+    error::Result,
     session::{Session, cancel::Cancel},
 };
 
@@ -19,7 +19,7 @@ pub(crate) async fn fill(session: &mut Session, table: u64, rows: Vec<RecordBatc
     let server = session.server.clone();
     let target = server.targets.get(&server, table)?;
     let mut work = Work::new(&server.memory);
-    let guard = cancel.race(async { Ok::<_, SqlError>(target.handle.lock().await) }).await?;
+    let guard = cancel.locked(target.handle.lock()).await?;
     work.keep_guard(table, guard, server.engine.log_failures());
     let change = TableChange::read(target.clone(), session.text_settings(), true);
     let mut count = 0;
@@ -30,6 +30,6 @@ pub(crate) async fn fill(session: &mut Session, table: u64, rows: Vec<RecordBatc
         change.insert(&mut work, &checked(&rows, target.schema())?)?;
     }
     work.account()?;
-    work.commit(&server.engine).await?;
+    work.commit(&server.engine, cancel).await?;
     Ok(count)
 }

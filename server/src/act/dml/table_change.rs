@@ -15,7 +15,7 @@ use crate::{
         },
         read,
     },
-    error::{Result, SqlError},
+    error::Result,
     relation::contents::Contents,
     session::{Session, cancel::Cancel, transaction::Phase},
 };
@@ -42,7 +42,7 @@ impl TableChange {
         session.begin_implicit();
         let alone = session.transaction.phase() == Phase::Implicit && session.transaction.work.is_none();
         if alone {
-            let guard = cancel.race(async { Ok::<_, SqlError>(target.handle.lock().await) }).await?;
+            let guard = cancel.locked(target.handle.lock()).await?;
             let failures = session.server.engine.log_failures();
             session.work().keep_guard(target.object.id, guard, failures);
         }

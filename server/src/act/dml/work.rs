@@ -25,6 +25,7 @@ use crate::{
         read::Snapshot,
     },
     error::{Result, SqlError},
+    session::cancel::Cancel,
 };
 
 /// The lock of a table.
@@ -152,8 +153,9 @@ impl Work {
     /// Makes the work durable, in one epoch.
     ///
     /// # Errors
-    /// 40001 when it rests on something that others have changed; whatever the log says when it cannot be written.
-    pub(crate) async fn commit(self, engine: &Engine) -> Result<()> {
+    /// 40001 when it rests on something that others have changed; 55P03 or 57014 when it does not get its locks in time; whatever the log says when
+    /// it cannot be written.
+    pub(crate) async fn commit(self, engine: &Engine, cancel: &Cancel) -> Result<()> {
         if self.is_read_only() {
             return Ok(());
         }
@@ -177,7 +179,7 @@ impl Work {
                 .chain(self.tables.iter().map(|(id, table)| (*id, &table.handle)))
                 .collect();
             for (id, handle) in handles {
-                guards.insert(id, handle.lock().await);
+                guards.insert(id, cancel.locked(handle.lock()).await?);
             }
             failures = engine.log_failures();
             self.validate(engine, &reads)?;
