@@ -8,12 +8,16 @@ mod batch;
 mod config;
 mod correlated_limit;
 mod distinct_on;
+mod estimate;
+pub mod join_order;
 mod limit;
 mod null_safe_keys;
 mod rank_filter;
 mod scalar_subquery;
+mod selectivity;
 mod single_value;
 mod sort;
+pub mod statistics;
 mod subquery_predicate;
 #[cfg(test)]
 mod tests;
@@ -24,7 +28,7 @@ use datafusion::{
     common::{DataFusionError, config::ConfigOptions},
     logical_expr::{LogicalPlan, logical_plan::Subquery},
     optimizer::{
-        Optimizer, OptimizerRule, common_subexpr_eliminate::CommonSubexprEliminate, decorrelate_lateral_join::DecorrelateLateralJoin,
+        Optimizer, OptimizerConfig, OptimizerRule, common_subexpr_eliminate::CommonSubexprEliminate, decorrelate_lateral_join::DecorrelateLateralJoin,
         decorrelate_predicate_subquery::DecorrelatePredicateSubquery, eliminate_cross_join::EliminateCrossJoin,
         eliminate_duplicated_expr::EliminateDuplicatedExpr, eliminate_filter::EliminateFilter,
         eliminate_group_by_constant::EliminateGroupByConstant, eliminate_join::EliminateJoin, eliminate_outer_join::EliminateOuterJoin,
@@ -38,6 +42,10 @@ use datafusion::{
 use crate::{
     error::PlanError,
     interrupt::{Interrupt, interruptible},
+};
+use self::{
+    join_order::{BatchCost, Hints, Ordered, Ordering, order_joins},
+    statistics::Statistics,
 };
 pub(crate) use batch::batch_rules;
 pub(crate) use rank_filter::is_ranking;
@@ -88,6 +96,40 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 pub fn optimize(plan: LogicalPlan, options: &ConfigOptions, interrupt: &Interrupt) -> Result<LogicalPlan, PlanError> {
     let config = config::StreamOptimizerConfig::new(options, interrupt);
     Optimizer::with_rules(interruptible(rules())).optimize(plan, &config, |_, _| {}).map_err(|error| refused_subquery(error.into()))
+}
+
+/// Orders the joins of what [`optimize`] has made.
+///
+/// # Errors
+/// As [`optimize`].
+pub fn order_view(plan: LogicalPlan, ordering: &Ordering<'_>, options: &ConfigOptions, interrupt: &Interrupt) -> Result<Ordered, PlanError> {
+    let ordered = order_joins(plan, ordering, interrupt)?;
+    settled(ordered, &config::StreamOptimizerConfig::new(options, interrupt))
+}
+
+/// Orders the joins of what the rules of [`crate::functions::session::session_state`] have made. `config` is the session that will run the plan.
+///
+/// # Errors
+/// What the interrupt of its options says; XX000 if a plan cannot be rebuilt.
+pub fn order_query(
+    plan: LogicalPlan,
+    statistics: &dyn Statistics,
+    hints: &Hints,
+    config: &dyn OptimizerConfig,
+) -> Result<Ordered, PlanError> {
+    let interrupt = Interrupt::of(&config.options());
+    let ordered = order_joins(plan, &Ordering::Chosen { statistics, model: &BatchCost, hints }, &interrupt)?;
+    settled(ordered, config)
+}
+
+/// New filters go to the scans, and joins carry only the columns that are read above them.
+fn settled(ordered: Ordered, config: &dyn OptimizerConfig) -> Result<Ordered, PlanError> {
+    if !ordered.is_changed() {
+        return Ok(ordered);
+    }
+    let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(PushDownFilter::new()), Arc::new(OptimizeProjections::new())];
+    let plan = Optimizer::with_rules(interruptible(rules)).optimize(ordered.plan, config, |_, _| {})?;
+    Ok(Ordered { plan, ..ordered })
 }
 
 /// DataFusion's checks of subqueries know nothing of views; what they refuse gets our words.
