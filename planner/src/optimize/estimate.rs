@@ -83,7 +83,8 @@ impl Estimate {
         self
     }
 
-    fn with_rows(mut self, rows: f64) -> Self {
+    /// The same with so many rows.
+    pub(crate) fn with_rows(mut self, rows: f64) -> Self {
         if self.rows > 0.0 {
             self.changes *= rows / self.rows;
         }
@@ -142,6 +143,17 @@ impl<'a> Estimator<'a> {
             LogicalPlan::Values(values) => fixed(plan, values.values.len() as f64),
             LogicalPlan::Union(union) => self.sum(plan, union.inputs.iter().map(AsRef::as_ref)),
             _ => self.sum(plan, plan.inputs().into_iter()),
+        }
+    }
+
+    /// The rows of a plan before the filters on it.
+    pub(crate) fn base_rows(&self, plan: &LogicalPlan) -> f64 {
+        match plan {
+            LogicalPlan::Filter(filter) => self.base_rows(&filter.input),
+            LogicalPlan::Projection(projection) => self.base_rows(&projection.input),
+            LogicalPlan::SubqueryAlias(alias) => self.base_rows(&alias.input),
+            LogicalPlan::TableScan(scan) if !scan.filters.is_empty() => self.scan(&TableScan { filters: Vec::new(), ..scan.clone() }).rows,
+            other => self.plan(other).rows,
         }
     }
 

@@ -104,7 +104,8 @@ pub fn optimize(plan: LogicalPlan, options: &ConfigOptions, interrupt: &Interrup
 /// As [`optimize`].
 pub fn order_view(plan: LogicalPlan, ordering: &Ordering<'_>, options: &ConfigOptions, interrupt: &Interrupt) -> Result<Ordered, PlanError> {
     let ordered = order_joins(plan, ordering, interrupt)?;
-    settled(ordered, &config::StreamOptimizerConfig::new(options, interrupt))
+    // A plan that stays as it is written stays so to the last operator: there may be state for it.
+    if ordered.is_changed() { settled(ordered, &config::StreamOptimizerConfig::new(options, interrupt)) } else { Ok(ordered) }
 }
 
 /// Orders the joins of what the rules of [`crate::functions::session::session_state`] have made. `config` is the session that will run the plan.
@@ -119,15 +120,13 @@ pub fn order_query(
 ) -> Result<Ordered, PlanError> {
     let interrupt = Interrupt::of(&config.options());
     let ordered = order_joins(plan, &Ordering::Chosen { statistics, model: &BatchCost, hints }, &interrupt)?;
-    settled(ordered, config)
+    if ordered.has_joins { settled(ordered, config) } else { Ok(ordered) }
 }
 
-/// New filters go to the scans, and joins carry only the columns that are read above them.
+/// Joins of which nothing but a match is wanted become semi joins, new filters go to the scans, and joins carry only the columns that are read above them.
 fn settled(ordered: Ordered, config: &dyn OptimizerConfig) -> Result<Ordered, PlanError> {
-    if !ordered.is_changed() {
-        return Ok(ordered);
-    }
-    let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(PushDownFilter::new()), Arc::new(OptimizeProjections::new())];
+    let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
+        vec![Arc::new(EliminateJoin::new()), Arc::new(PushDownFilter::new()), Arc::new(OptimizeProjections::new())];
     let plan = Optimizer::with_rules(interruptible(rules)).optimize(ordered.plan, config, |_, _| {})?;
     Ok(Ordered { plan, ..ordered })
 }

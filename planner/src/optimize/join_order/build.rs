@@ -18,14 +18,19 @@ use super::{
     tree::JoinTree,
 };
 
-/// The plan of a tree, with the columns of `original` in their order; `None` if the tree does not give its rows.
-pub(super) fn build(region: &Region, graph: &Graph, tree: &JoinTree, original: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+/// The plan of a tree, with the columns of `original`; `None` if the tree does not give its rows. `by_name`: what stands above knows columns by their names,
+/// so that they may come in any order, and others with them.
+pub(super) fn build(region: &Region, graph: &Graph, tree: &JoinTree, original: &LogicalPlan, by_name: bool) -> Result<Option<LogicalPlan>> {
     let Some((plan, _)) = joined(region, graph, tree)? else { return Ok(None) };
     let wanted: Vec<_> = original.schema().columns();
-    if plan.schema().columns() == wanted {
+    if plan.schema().columns() == wanted || by_name && region.columns == wanted {
         return Ok(Some(plan));
     }
-    let expressions = region.columns.iter().zip(wanted).map(|(column, wanted)| {
+    let mut columns: Vec<_> = region.columns.iter().zip(wanted).collect();
+    if by_name {
+        columns.sort_by_cached_key(|(column, _)| region.owners.get(column));
+    }
+    let expressions = columns.into_iter().map(|(column, wanted)| {
         let expr = Expr::Column(column.clone());
         if *column == wanted { expr } else { expr.alias_qualified(wanted.relation, wanted.name) }
     });

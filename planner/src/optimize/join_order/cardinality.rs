@@ -27,8 +27,8 @@ const LEAST_SHARE: f64 = 0.01;
 /// What is expected of a relation.
 #[derive(Clone, Debug)]
 pub(super) struct RelationRows {
-    /// Of all its rows, before its filters.
-    pub(super) base: Estimate,
+    /// Its rows, before its filters.
+    pub(super) base_rows: f64,
     /// Of those that its filters keep.
     pub(super) kept: Estimate,
     /// A hint told how many.
@@ -197,7 +197,7 @@ impl<'a> Cardinalities<'a> {
                 continue;
             }
             // Of equally many values those of the largest relation are contained in the others'.
-            let base = |relation: usize| self.relations[relation].base.rows;
+            let base = |relation: usize| self.relations[relation].base_rows;
             members.sort_by(|one, two| {
                 one.distinct.total_cmp(&two.distinct).then(base(two.relation).total_cmp(&base(one.relation))).then(one.relation.cmp(&two.relation))
             });
@@ -208,7 +208,7 @@ impl<'a> Cardinalities<'a> {
             }
         }
         for relation in set.iter() {
-            let most = self.relations[relation].base.rows.max(1.0);
+            let most = self.relations[relation].base_rows.max(1.0);
             if divided[relation] > most {
                 factor *= divided[relation] / most;
             }
@@ -254,14 +254,14 @@ impl Values<'_> {
         let (mut known, mut fewest): (f64, f64) = (0.0, f64::INFINITY);
         for (relation, expr) in members {
             known = known.max(self.known(expr, relation).unwrap_or(0.0));
-            fewest = fewest.min(self.relations[relation].base.rows);
+            fewest = fewest.min(self.relations[relation].base_rows);
         }
         if known > 0.0 { known } else { fewest.max(1.0) }
     }
 
     fn distinct(&self, expr: &Expr, relation: usize, domain: f64) -> f64 {
         let rows = &self.relations[relation];
-        self.known(expr, relation).unwrap_or_else(|| domain.min(rows.base.rows)).min(rows.kept.rows).max(1.0)
+        self.known(expr, relation).unwrap_or_else(|| domain.min(rows.base_rows)).min(rows.kept.rows).max(1.0)
     }
 
     fn alone(&self, expr: &Expr) -> Option<usize> {

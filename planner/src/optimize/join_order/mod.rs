@@ -78,6 +78,8 @@ pub struct Ordered {
     pub order: JoinOrder,
     /// What EXPLAIN says of it; empty if there was nothing to choose.
     pub report: String,
+    /// There is any join.
+    pub has_joins: bool,
     /// Every join of the plan has its sides as they were priced.
     pub is_complete: bool,
 }
@@ -95,8 +97,9 @@ impl Ordered {
 /// What `interrupt` says; XX000 if a plan cannot be rebuilt.
 pub fn order_joins(plan: LogicalPlan, ordering: &Ordering<'_>, interrupt: &Interrupt) -> Result<Ordered> {
     let keeps_all = matches!(ordering, Ordering::Kept(order) if order.is_as_written());
-    if keeps_all || !has_join(&plan)? {
-        return Ok(Ordered { plan, order: JoinOrder::as_written(), report: String::new(), is_complete: true });
+    let has_joins = has_join(&plan)?;
+    if keeps_all || !has_joins {
+        return Ok(Ordered { plan, order: JoinOrder::as_written(), report: String::new(), has_joins, is_complete: !has_joins });
     }
     let mut run = Run { ordering, interrupt, order: Vec::new(), report: String::new(), is_complete: true };
     let plan = run.all(plan)?.data;
@@ -105,7 +108,7 @@ pub fn order_joins(plan: LogicalPlan, ordering: &Ordering<'_>, interrupt: &Inter
             run.report.push_str(&format!("Unknown hint: {unknown}\n"));
         }
     }
-    Ok(Ordered { plan, order: JoinOrder(run.order), report: run.report, is_complete: run.is_complete })
+    Ok(Ordered { plan, order: JoinOrder(run.order), report: run.report, has_joins, is_complete: run.is_complete })
 }
 
 fn has_join(plan: &LogicalPlan) -> Result<bool> {
@@ -137,49 +140,55 @@ impl Run<'_> {
             Ok(found)
         })?;
         if !has_subquery {
-            return self.below(plan);
+            return self.below(plan, false);
         }
         let plan = plan.transform_down(|node| node.map_subqueries(|subquery| self.all(subquery)))?;
-        plan.transform_data(|plan| self.below(plan))
+        plan.transform_data(|plan| self.below(plan, false))
     }
 
-    fn below(&mut self, plan: LogicalPlan) -> DataFusionResult<Transformed<LogicalPlan>> {
+    /// `by_name`: what stands above knows the plan's columns by their names only.
+    fn below(&mut self, plan: LogicalPlan, by_name: bool) -> DataFusionResult<Transformed<LogicalPlan>> {
         self.interrupt.check()?;
         if reaches_join(&plan) {
             if let Some(region) = Region::of(&plan)? {
-                return self.region(plan, region);
+                return self.region(plan, region, by_name);
             }
             self.is_complete = false;
         } else if matches!(plan, LogicalPlan::Join(_)) {
             self.is_complete = false;
         }
-        self.children(plan)
+        self.children(plan, by_name)
     }
 
-    fn children(&mut self, plan: LogicalPlan) -> DataFusionResult<Transformed<LogicalPlan>> {
-        let rebuilt = plan.map_children(|child| self.below(child))?;
+    fn children(&mut self, plan: LogicalPlan, by_name: bool) -> DataFusionResult<Transformed<LogicalPlan>> {
+        let by_name = match &plan {
+            LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_) => true,
+            LogicalPlan::Filter(_) | LogicalPlan::Sort(_) | LogicalPlan::Limit(_) => by_name,
+            _ => false,
+        };
+        let rebuilt = plan.map_children(|child| self.below(child, by_name))?;
         // What may be NULL can be told better of another order.
         if rebuilt.transformed { rebuilt.map_data(LogicalPlan::recompute_schema) } else { Ok(rebuilt) }
     }
 
     /// A region is ordered before those inside of its relations: what a relation is called tells it apart, whatever it does inside.
-    fn region(&mut self, plan: LogicalPlan, region: Region) -> DataFusionResult<Transformed<LogicalPlan>> {
+    fn region(&mut self, plan: LogicalPlan, region: Region, by_name: bool) -> DataFusionResult<Transformed<LogicalPlan>> {
         let found = match self.ordering {
             Ordering::Kept(order) => kept(region, order.0.get(self.order.len()).cloned().flatten()),
             Ordering::Chosen { statistics, model, hints } => self.chosen(region, *statistics, *model, hints)?,
         };
-        let Some(mut found) = found.filter(|found| found.plan(&plan).is_ok_and(|plan| plan.is_some())) else {
+        let Some(mut found) = found.filter(|found| found.plan(&plan, by_name).is_ok_and(|plan| plan.is_some())) else {
             self.order.push(None);
             self.is_complete = false;
-            return self.children(plan);
+            return self.children(plan, by_name);
         };
         self.order.push(Some(found.order.clone()));
         self.report.push_str(&found.report);
         for relation in &mut found.region.relations {
             let below = std::mem::take(&mut relation.plan);
-            relation.plan = self.below(below)?.data;
+            relation.plan = self.below(below, false)?.data;
         }
-        match found.plan(&plan)? {
+        match found.plan(&plan, by_name)? {
             Some(ordered) => Ok(Transformed::yes(ordered)),
             None => datafusion::common::internal_err!("joins cannot be ordered again"),
         }
@@ -219,8 +228,8 @@ struct Found {
 
 impl Found {
     /// The plan instead of `original`; `None` if the order does not give its rows.
-    fn plan(&self, original: &LogicalPlan) -> DataFusionResult<Option<LogicalPlan>> {
-        build::build(&self.region, &self.graph, &self.order.tree, original)
+    fn plan(&self, original: &LogicalPlan, by_name: bool) -> DataFusionResult<Option<LogicalPlan>> {
+        build::build(&self.region, &self.graph, &self.order.tree, original, by_name)
     }
 }
 
@@ -246,8 +255,9 @@ pub(super) fn estimate_region(plan: &LogicalPlan, estimator: &Estimator<'_>, hin
     let cardinalities = Cardinalities::new(&region, &graph, &relations);
     let all = RelationSet::below(relations.len());
     let column = |column| {
-        let (relation, number) = region.owners.get(column)?;
-        relations[*relation].kept.columns.get(*number).cloned()
+        let (relation, _) = region.owners.get(column)?;
+        let number = region.relations[*relation].plan.schema().maybe_index_of_column(column)?;
+        relations[*relation].kept.columns.get(number).cloned()
     };
     Some(Estimate {
         rows: cardinalities.rows(all),
@@ -277,13 +287,9 @@ fn relations_rows(region: &Region, estimator: &Estimator<'_>, hints: &Hints) -> 
 }
 
 fn relation_rows(relation: &region::Relation, estimator: &Estimator<'_>, hints: &Hints) -> RelationRows {
-    let base = estimator.plan(&relation.plan);
-    let mut kept = base.clone().filtered(&relation.filters, relation.plan.schema());
-    let told = hints.rows(&relation.name);
-    if let Some(rows) = told {
-        kept.rows = rows;
-        kept.known = true;
-    }
-    let hinted = told.is_some();
-    RelationRows { base: if hinted { kept.clone() } else { base }, kept, hinted }
+    let kept = estimator.plan(&relation.plan).filtered(&relation.filters, relation.plan.schema());
+    let Some(rows) = hints.rows(&relation.name) else {
+        return RelationRows { base_rows: estimator.base_rows(&relation.plan).max(kept.rows), kept, hinted: false };
+    };
+    RelationRows { base_rows: rows, kept: Estimate { known: true, ..kept.with_rows(rows) }, hinted: true }
 }

@@ -4,10 +4,10 @@
 //! A region is a tree of blocks of inner joins, whose inputs have no order, and of binary operators that have one. Its conditions are over the columns of
 //! its relations. A condition stands at the lowest block that has all its relations; one over a single relation is that relation's filter.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use datafusion::{
-    common::{Column, DFSchema, JoinType, NullEquality, Result, tree_node::{Transformed, TreeNode}},
+    common::{Column, DFSchema, Dependency, JoinType, NullEquality, Result, tree_node::{Transformed, TreeNode}},
     logical_expr::{Expr, Filter, Join, LogicalPlan, Projection, utils::split_conjunction_owned},
 };
 
@@ -83,7 +83,7 @@ impl Region {
         }
         let mut extraction = Extraction::default();
         let part = extraction.part(plan)?;
-        if extraction.ambiguous || extraction.relations.len() < 2 {
+        if extraction.relations.len() < 2 || extraction.is_ambiguous() {
             return Ok(None);
         }
         let Extraction { relations, owners, .. } = extraction;
@@ -157,6 +157,30 @@ fn can_move(join: &Join) -> bool {
     moves && join.null_equality == NullEquality::NullEqualsNothing && !volatile()
 }
 
+/// Whether a semi join finds one row at most on its other side, so that an inner join has the same rows, and may stand anywhere. DataFusion makes semi joins of
+/// inner ones where it happens to see that nothing above reads a side, which depends on how the joins are written.
+fn finds_one(join: &Join) -> bool {
+    let right = matches!(join.join_type, JoinType::LeftSemi);
+    let found = if right { join.right.schema() } else { join.left.schema() };
+    let keys: Vec<usize> = join
+        .on
+        .iter()
+        .filter_map(|(one, two)| match if right { two } else { one } {
+            Expr::Column(column) => found.maybe_index_of_column(column),
+            _ => None,
+        })
+        .collect();
+    found.functional_dependencies().iter().any(|dependency| {
+        dependency.mode == Dependency::Single
+            && dependency.target_indices.len() == found.fields().len()
+            && dependency.source_indices.iter().all(|column| keys.contains(column))
+    })
+}
+
+fn drops_columns(projection: &Projection) -> bool {
+    projection.expr.iter().all(|expr| matches!(expr, Expr::Column(_)))
+}
+
 fn renames(projection: &Projection) -> bool {
     projection.expr.iter().all(|expr| renamed(expr).is_some())
 }
@@ -225,9 +249,27 @@ impl Extraction {
             self.ambiguous |= self.owners.insert(column.clone(), (number, at)).is_some();
         }
         let name = name_of(plan);
-        let (plan, filters) = unfiltered(plan);
+        // A projection that only drops the columns that filters read would hide the filters.
+        let below = match plan {
+            LogicalPlan::Projection(projection) if drops_columns(projection) && matches!(*projection.input, LogicalPlan::Filter(_)) => {
+                for (at, column) in projection.input.schema().columns().into_iter().enumerate() {
+                    if !columns.contains(&column) {
+                        self.ambiguous |= self.owners.insert(column, (number, columns.len() + at)).is_some();
+                    }
+                }
+                &projection.input
+            }
+            other => other,
+        };
+        let (plan, filters) = unfiltered(below);
         self.relations.push(Relation { plan, filters, name, position: number });
         Part { node: Node::Relation(number), columns, nullable: RelationSet::EMPTY }
+    }
+
+    /// Whether a name could stand for columns of two relations.
+    fn is_ambiguous(&self) -> bool {
+        let bare: BTreeSet<&str> = self.owners.keys().filter(|column| column.relation.is_none()).map(|column| column.name.as_str()).collect();
+        self.ambiguous || self.owners.keys().any(|column| column.relation.is_some() && bare.contains(column.name.as_str()))
     }
 
     /// Forgets the relations from `first` on, of which `plan` becomes one instead.
@@ -272,6 +314,7 @@ impl Extraction {
             JoinType::LeftAnti => (JoinKind::Anti, false),
             JoinType::RightAnti => (JoinKind::Anti, true),
         };
+        let kind = if kind == JoinKind::Semi && finds_one(join) { JoinKind::Inner } else { kind };
         let nullable = match kind {
             JoinKind::Inner => left.nullable.union(right.nullable),
             JoinKind::Left if swapped => right.nullable.union(left.node.relations()),

@@ -39,7 +39,7 @@ impl Report<'_> {
             JoinTree::Relation(relation) => {
                 let known = self.pricing.cardinalities.relation(*relation);
                 let said = if known.hinted { " as the hint ROWS says" } else { "" };
-                let of = if known.base.rows > known.kept.rows { format!(" of {}", number(known.base.rows)) } else { String::new() };
+                let of = if known.base_rows > known.kept.rows { format!(" of {}", number(known.base_rows)) } else { String::new() };
                 let name = &self.region.relations[*relation].name;
                 let name = if name.is_empty() { "subquery" } else { name.as_str() };
                 line(text, depth, &format!("{name}  (rows={}{of}{said})", number(known.kept.rows)));
