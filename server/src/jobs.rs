@@ -25,8 +25,12 @@ use millpond_planner::{
         object::{LateRows, Sink, Source, Watermark},
     },
     interrupt::Interrupt,
+    optimize::{
+        join_order::{Hints, JoinOrder},
+        statistics::RelationStatistics,
+    },
     relation_source::RelationKind,
-    stream::{Root, StreamPlan, StreamRelation, StreamRelations, ViewOptions, plan_view},
+    stream::{Joins, Root, StreamPlan, StreamRelation, StreamRelations, ViewOptions, plan_view},
 };
 use millpond_storage::collection::{CollectionKey, CollectionSpec};
 use parking_lot::RwLock;
@@ -80,17 +84,21 @@ impl Jobs {
 /// Relations as the stream planner asks for them.
 pub(crate) struct KnownRelations<'a> {
     catalog: &'a Catalog,
-    jobs: &'a Jobs,
+    state: &'a ServerState,
 }
 
 impl<'a> KnownRelations<'a> {
     /// Of a catalog, with what plans have told.
-    pub(crate) fn new(catalog: &'a Catalog, jobs: &'a Jobs) -> Self {
-        Self { catalog, jobs }
+    pub(crate) fn new(catalog: &'a Catalog, state: &'a ServerState) -> Self {
+        Self { catalog, state }
     }
 }
 
 impl StreamRelations for KnownRelations<'_> {
+    fn statistics(&self, id: u64) -> Option<RelationStatistics> {
+        Some(RelationStatistics { rows: self.state.row_estimate(id)? as f64, ..Default::default() })
+    }
+
     fn relation(&self, id: u64) -> Option<StreamRelation> {
         let object = self.catalog.get(id)?;
         let (name, schema) = (object.name.clone(), object.arrow_schema());
@@ -114,7 +122,7 @@ impl StreamRelations for KnownRelations<'_> {
                 late_rows_diverted: source.watermark.is_some() && source.late_rows == LateRows::Divert,
             }),
             ObjectBody::MaterializedView(_) => {
-                let info = self.jobs.view(id)?;
+                let info = self.state.jobs.view(id)?;
                 Some(StreamRelation {
                     name,
                     kind: RelationKind::Collection,
@@ -171,8 +179,25 @@ pub(crate) async fn create_source(state: &ServerState, object: &Object) -> Resul
     Ok(())
 }
 
-/// Plans the job of a materialized view or sink.
+/// Plans the job of a materialized view or sink that is to be created: the order of its joins is chosen, for ever.
+pub(crate) fn plan_new(state: &ServerState, catalog: &Catalog, object: &Object, interrupt: &Interrupt) -> Result<StreamPlan> {
+    let hints = Hints::in_text(object.definition().unwrap_or_default());
+    plan_with(state, catalog, object, Joins::Chosen(hints), interrupt)
+}
+
+/// Plans the job of a materialized view or sink as it was created.
 pub(crate) fn plan(state: &ServerState, catalog: &Catalog, object: &Object, interrupt: &Interrupt) -> Result<StreamPlan> {
+    let order = match object.join_order() {
+        None => JoinOrder::as_written(),
+        Some(text) => JoinOrder::from_text(text).ok_or_else(|| {
+            SqlError::internal(format!("the order of the joins of \"{}\" cannot be read: {text}", object.name))
+                .with_hint("It may be of a newer server: start that again.")
+        })?,
+    };
+    plan_with(state, catalog, object, Joins::Kept(order), interrupt)
+}
+
+fn plan_with(state: &ServerState, catalog: &Catalog, object: &Object, joins: Joins, interrupt: &Interrupt) -> Result<StreamPlan> {
     let (emit_on_window_close, query_settings, root) = match &object.body {
         ObjectBody::MaterializedView(view) => (view.emit_on_window_close, &view.settings, Root::Collection { id: object.id }),
         ObjectBody::Sink(sink) => {
@@ -182,8 +207,9 @@ pub(crate) fn plan(state: &ServerState, catalog: &Catalog, object: &Object, inte
         _ => return Err(SqlError::internal("only views and sinks have jobs")),
     };
     let bound = binding::bind_stored_query(&state.system, catalog, object, query_settings, interrupt)?;
-    let options = ViewOptions { emit_on_window_close, root, config: binding::config_of(query_settings)?, interrupt: interrupt.clone() };
-    Ok(plan_view(&bound, &KnownRelations::new(catalog, &state.jobs), &options)?)
+    let config = binding::config_of(query_settings)?;
+    let options = ViewOptions { emit_on_window_close, root, config, joins, interrupt: interrupt.clone() };
+    Ok(plan_view(&bound, &KnownRelations::new(catalog, state), &options)?)
 }
 
 fn is_blackhole(sink: &Sink) -> bool {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use datafusion::optimizer::{Optimizer, OptimizerRule, eliminate_join::EliminateJoin, extract_equijoin_predicate::ExtractEquijoinPredicate};
+use datafusion::optimizer::{
+    Optimizer, OptimizerRule, eliminate_join::EliminateJoin, extract_equijoin_predicate::ExtractEquijoinPredicate,
+};
 
 use super::null_safe_keys::NullSafeKeys;
 use crate::unnest::UnnestLimits;

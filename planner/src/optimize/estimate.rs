@@ -18,8 +18,11 @@ use super::{
     statistics::{ColumnStatistics, Statistics, keys},
 };
 
-/// Rows of a relation of which nothing is known.
-const UNKNOWN_ROWS: f64 = 1000.0;
+/// Rows of a relation of which nothing is known: a source, or a table that has still to be filled. What they will hold is rarely small.
+const UNKNOWN_ROWS: f64 = 1_000_000.0;
+
+/// Rows of what is made up by the query.
+const MADE_UP_ROWS: f64 = 1000.0;
 
 /// Bytes of a text of which nothing is known.
 const UNKNOWN_TEXT: f64 = 24.0;
@@ -146,14 +149,14 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// The rows of a plan before the filters on it.
-    pub(crate) fn base_rows(&self, plan: &LogicalPlan) -> f64 {
+    /// The rows of the relation that a plan scans, before all filters; `None` if it does anything else.
+    pub(crate) fn base_rows(&self, plan: &LogicalPlan) -> Option<f64> {
         match plan {
             LogicalPlan::Filter(filter) => self.base_rows(&filter.input),
             LogicalPlan::Projection(projection) => self.base_rows(&projection.input),
             LogicalPlan::SubqueryAlias(alias) => self.base_rows(&alias.input),
-            LogicalPlan::TableScan(scan) if !scan.filters.is_empty() => self.scan(&TableScan { filters: Vec::new(), ..scan.clone() }).rows,
-            other => self.plan(other).rows,
+            LogicalPlan::TableScan(scan) => Some(self.scan(&TableScan { filters: Vec::new(), ..scan.clone() }).rows),
+            _ => None,
         }
     }
 
@@ -207,8 +210,7 @@ impl<'a> Estimator<'a> {
         let schema = aggregate.input.schema();
         let fields = aggregate.schema.fields();
         let expressions = aggregate.group_expr.iter().chain(&aggregate.aggr_expr);
-        let columns: Vec<ColumnEstimate> =
-            expressions.zip(fields).map(|(expr, field)| column_of(expr, &input, schema, field)).collect();
+        let columns: Vec<ColumnEstimate> = expressions.zip(fields).map(|(expr, field)| column_of(expr, &input, schema, field)).collect();
         let groups = aggregate.group_expr.iter().map(|expr| distinct_of(expr, &input, schema).unwrap_or(DEFAULT_DISTINCT));
         let rows = groups.product::<f64>().min(input.rows).max(if aggregate.group_expr.is_empty() { 1.0 } else { 0.0 });
         let mut columns = columns;
@@ -238,11 +240,7 @@ impl<'a> Estimator<'a> {
     /// A join whose order is not ours to choose.
     fn join_as_written(&self, join: &Join) -> Estimate {
         let (left, right) = (self.plan(&join.left), self.plan(&join.right));
-        let matched = if join.on.is_empty() && join.filter.is_none() {
-            left.rows * right.rows
-        } else {
-            left.rows.max(right.rows)
-        };
+        let matched = if join.on.is_empty() && join.filter.is_none() { left.rows * right.rows } else { left.rows.max(right.rows) };
         let known = left.known || right.known;
         let changes = left.changes + right.changes;
         let rows = match join.join_type {
@@ -275,7 +273,7 @@ impl<'a> Estimator<'a> {
     /// The rows of all inputs, whose columns count where they are the plan's own.
     fn sum<'p>(&self, plan: &LogicalPlan, inputs: impl Iterator<Item = &'p LogicalPlan>) -> Estimate {
         let mut inputs = inputs.map(|input| (self.plan(input), input));
-        let Some((mut all, first)) = inputs.next() else { return fixed(plan, UNKNOWN_ROWS) };
+        let Some((mut all, first)) = inputs.next() else { return fixed(plan, MADE_UP_ROWS) };
         let fields = plan.schema().fields();
         let same = |at: usize| first.schema().fields().get(at).is_some_and(|field| field.data_type() == fields[at].data_type());
         let mut single = true;

@@ -1,6 +1,8 @@
 //! From an analyzed logical plan to one that a changelog can be maintained for: DataFusion's rules that are safe on changelogs, in their
 //! order, with our own rules between them.
 //!
+//! When they have settled, the joins are put in order (`join_order`), of views as of queries.
+//!
 //! Absent on purpose: every rule that pushes LIMIT (a limit below anything changes which rows a changelog keeps), `SingleDistinctToGroupBy`
 //! (the aggregate keeps distinct values itself), and folding of the clock (the optimizer is given no start time).
 
@@ -28,9 +30,9 @@ use datafusion::{
     common::{DataFusionError, config::ConfigOptions},
     logical_expr::{LogicalPlan, logical_plan::Subquery},
     optimizer::{
-        Optimizer, OptimizerConfig, OptimizerRule, common_subexpr_eliminate::CommonSubexprEliminate, decorrelate_lateral_join::DecorrelateLateralJoin,
-        decorrelate_predicate_subquery::DecorrelatePredicateSubquery, eliminate_cross_join::EliminateCrossJoin,
-        eliminate_duplicated_expr::EliminateDuplicatedExpr, eliminate_filter::EliminateFilter,
+        Optimizer, OptimizerConfig, OptimizerRule, common_subexpr_eliminate::CommonSubexprEliminate,
+        decorrelate_lateral_join::DecorrelateLateralJoin, decorrelate_predicate_subquery::DecorrelatePredicateSubquery,
+        eliminate_cross_join::EliminateCrossJoin, eliminate_duplicated_expr::EliminateDuplicatedExpr, eliminate_filter::EliminateFilter,
         eliminate_group_by_constant::EliminateGroupByConstant, eliminate_join::EliminateJoin, eliminate_outer_join::EliminateOuterJoin,
         extract_equijoin_predicate::ExtractEquijoinPredicate, optimize_projections::OptimizeProjections, optimize_unions::OptimizeUnions,
         propagate_empty_relation::PropagateEmptyRelation, push_down_filter::PushDownFilter,
@@ -39,13 +41,13 @@ use datafusion::{
     },
 };
 
-use crate::{
-    error::PlanError,
-    interrupt::{Interrupt, interruptible},
-};
 use self::{
     join_order::{BatchCost, Hints, Ordered, Ordering, order_joins},
     statistics::Statistics,
+};
+use crate::{
+    error::PlanError,
+    interrupt::{Interrupt, interruptible},
 };
 pub(crate) use batch::batch_rules;
 pub(crate) use rank_filter::is_ranking;
@@ -102,7 +104,12 @@ pub fn optimize(plan: LogicalPlan, options: &ConfigOptions, interrupt: &Interrup
 ///
 /// # Errors
 /// As [`optimize`].
-pub fn order_view(plan: LogicalPlan, ordering: &Ordering<'_>, options: &ConfigOptions, interrupt: &Interrupt) -> Result<Ordered, PlanError> {
+pub fn order_view(
+    plan: LogicalPlan,
+    ordering: &Ordering<'_>,
+    options: &ConfigOptions,
+    interrupt: &Interrupt,
+) -> Result<Ordered, PlanError> {
     let ordered = order_joins(plan, ordering, interrupt)?;
     // A plan that stays as it is written stays so to the last operator: there may be state for it.
     if ordered.is_changed() { settled(ordered, &config::StreamOptimizerConfig::new(options, interrupt)) } else { Ok(ordered) }

@@ -83,8 +83,12 @@ impl Columns<'_> {
             }
             Operator::Eq | Operator::IsNotDistinctFrom => self.equality(left, right),
             Operator::NotEq | Operator::IsDistinctFrom => 1.0 - self.equality(left, right),
-            Operator::Lt | Operator::LtEq => self.below(left, right).or_else(|| Some(1.0 - self.below(right, left)?)).unwrap_or(DEFAULT_RANGE),
-            Operator::Gt | Operator::GtEq => self.below(right, left).or_else(|| Some(1.0 - self.below(left, right)?)).unwrap_or(DEFAULT_RANGE),
+            Operator::Lt | Operator::LtEq => {
+                self.below(left, right).or_else(|| Some(1.0 - self.below(right, left)?)).unwrap_or(DEFAULT_RANGE)
+            }
+            Operator::Gt | Operator::GtEq => {
+                self.below(right, left).or_else(|| Some(1.0 - self.below(left, right)?)).unwrap_or(DEFAULT_RANGE)
+            }
             Operator::LikeMatch | Operator::ILikeMatch | Operator::RegexMatch | Operator::RegexIMatch => DEFAULT_PATTERN,
             _ => DEFAULT_OTHER,
         }
@@ -215,7 +219,9 @@ fn histogram_below(bounds: &[ScalarValue], value: &ScalarValue) -> f64 {
 
 /// Where a value stands on a line, for those that stand on one.
 fn position(value: &ScalarValue) -> Option<f64> {
-    use ScalarValue::{Boolean, Date32, Date64, Time64Microsecond, TimestampMicrosecond, TimestampMillisecond, TimestampNanosecond, TimestampSecond};
+    use ScalarValue::{
+        Boolean, Date32, Date64, Time64Microsecond, TimestampMicrosecond, TimestampMillisecond, TimestampNanosecond, TimestampSecond,
+    };
     match value {
         Boolean(value) => value.map(f64::from),
         // All moments in microseconds: a date is compared with a timestamp.

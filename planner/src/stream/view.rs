@@ -67,7 +67,13 @@ pub enum Joins {
 impl ViewOptions {
     /// A view maintained in the collection `id`, under default options.
     pub fn collection(id: u64) -> Self {
-        Self { emit_on_window_close: false, root: Root::Collection { id }, config: Arc::default(), joins: Joins::Chosen(Hints::default()), interrupt: Interrupt::never() }
+        Self {
+            emit_on_window_close: false,
+            root: Root::Collection { id },
+            config: Arc::default(),
+            joins: Joins::Chosen(Hints::default()),
+            interrupt: Interrupt::never(),
+        }
     }
 }
 

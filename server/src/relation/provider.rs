@@ -43,6 +43,11 @@ impl RelationTable {
     pub(crate) fn new(name: impl Into<String>, contents: Arc<dyn Contents>) -> Self {
         Self { name: name.into(), contents }
     }
+
+    /// The columns by which its rows are told apart; none if equal rows are counted.
+    pub(crate) fn key(&self) -> &[usize] {
+        self.contents.key()
+    }
 }
 
 #[async_trait]

@@ -199,7 +199,10 @@ impl<'a> Cardinalities<'a> {
             // Of equally many values those of the largest relation are contained in the others'.
             let base = |relation: usize| self.relations[relation].base_rows;
             members.sort_by(|one, two| {
-                one.distinct.total_cmp(&two.distinct).then(base(two.relation).total_cmp(&base(one.relation))).then(one.relation.cmp(&two.relation))
+                one.distinct
+                    .total_cmp(&two.distinct)
+                    .then(base(two.relation).total_cmp(&base(one.relation)))
+                    .then(one.relation.cmp(&two.relation))
             });
             factor *= members.iter().map(|member| 1.0 - member.null_share).product::<f64>();
             for member in &members[1..] {
@@ -230,7 +233,9 @@ impl Shape {
 fn shape(node: &Node, number: &mut impl FnMut(RelationSet, &[Expr]) -> usize) -> Shape {
     match node {
         Node::Relation(relation) => Shape::Relation(*relation),
-        Node::Block { inputs, .. } => Shape::Block { all: node.relations(), inputs: inputs.iter().map(|input| shape(input, number)).collect() },
+        Node::Block { inputs, .. } => {
+            Shape::Block { all: node.relations(), inputs: inputs.iter().map(|input| shape(input, number)).collect() }
+        }
         Node::Binary { kind, left, right, conditions } => {
             let (one, two) = (Box::new(shape(left, number)), Box::new(shape(right, number)));
             Shape::Binary { all: node.relations(), kind: *kind, operator: number(left.relations(), conditions), left: one, right: two }

@@ -198,7 +198,8 @@ impl<'a> Search<'a> {
     fn complements(&mut self, set: RelationSet) -> Result<()> {
         let excluded = set.union(RelationSet::below(set.lowest().map_or(0, |lowest| lowest + 1)));
         let neighbours = self.neighbours(set, excluded);
-        for relation in neighbours.iter().rev() {
+        let descending: Vec<usize> = neighbours.iter().collect();
+        for relation in descending.into_iter().rev() {
             if !self.step()? {
                 return Ok(());
             }
@@ -248,7 +249,9 @@ impl<'a> Search<'a> {
         });
         let ends: Vec<RelationSet> = ends.collect();
         let single = ends.iter().filter(|end| end.len() == 1).fold(RelationSet::EMPTY, |set, end| set.union(*end));
-        let minimal = |end: &&RelationSet| end.len() > 1 && !end.intersects(single) && !ends.iter().any(|other| other != *end && other.is_subset(**end));
+        let minimal = |end: &&RelationSet| {
+            end.len() > 1 && !end.intersects(single) && !ends.iter().any(|other| other != *end && other.is_subset(**end))
+        };
         let lowest: RelationSet = ends.iter().filter(minimal).filter_map(|end| end.lowest()).collect();
         single.union(lowest)
     }
@@ -256,25 +259,28 @@ impl<'a> Search<'a> {
     /// Joins what gives the fewest rows, again and again; false if that leads nowhere.
     fn greedy(&mut self) -> Result<bool> {
         let mut sets: Vec<RelationSet> = (0..self.pricing.graph.relations).map(RelationSet::one).collect();
+        let mut pairs: Vec<Rank> = Vec::new();
+        for at in 0..sets.len() {
+            self.rank_with(&sets[..at], sets[at], &mut pairs)?;
+        }
         while sets.len() > 1 {
-            let mut found: Option<(Rank, usize, usize)> = None;
-            for first in 0..sets.len() {
-                self.interrupt.check()?;
-                for second in first + 1..sets.len() {
-                    if let Some(rank) = self.rank(sets[first], sets[second])
-                        && found.as_ref().is_none_or(|(best, ..)| rank.is_before(best))
-                    {
-                        found = Some((rank, first, second));
-                    }
-                }
-            }
-            let Some((_, first, second)) = found else { return Ok(false) };
-            let two = sets.swap_remove(second);
-            let one = std::mem::replace(&mut sets[first], RelationSet::EMPTY).union(two);
-            sets[first] = one;
-            self.consider(one.without(two), two);
+            let best = pairs.iter().reduce(|best, other| if other.is_before(best) { other } else { best });
+            let Some(Rank { one, two, .. }) = best.copied() else { return Ok(false) };
+            self.consider(one, two);
+            let joined = one.union(two);
+            sets.retain(|set| !set.intersects(joined));
+            pairs.retain(|pair| !pair.one.union(pair.two).intersects(joined));
+            self.rank_with(&sets, joined, &mut pairs)?;
+            sets.push(joined);
         }
         Ok(true)
+    }
+
+    /// Adds the joins of a set with others.
+    fn rank_with(&self, others: &[RelationSet], set: RelationSet, pairs: &mut Vec<Rank>) -> Result<()> {
+        self.interrupt.check()?;
+        pairs.extend(others.iter().filter_map(|other| self.rank(*other, set)));
+        Ok(())
     }
 
     fn rank(&self, one: RelationSet, two: RelationSet) -> Option<Rank> {
@@ -282,22 +288,25 @@ impl<'a> Search<'a> {
         let joint = self.pricing.graph.join(one, two).filter(|_| self.begins_right(all))?;
         let led: RelationSet = self.leading.iter().copied().collect();
         let waits = !led.is_empty() && !all.is_subset(led) && !led.is_subset(all);
-        Some(Rank { waits, is_cross: joint.is_cross, rows: self.pricing.cardinalities.rows(all), all })
+        Some(Rank { waits, is_cross: joint.is_cross, rows: self.pricing.cardinalities.rows(all), one, two })
     }
 }
 
-/// What greedy ordering prefers, the least first.
+/// A join as greedy ordering sees it: the least comes first.
+#[derive(Clone, Copy)]
 struct Rank {
     /// The leading relations come first.
     waits: bool,
     is_cross: bool,
     rows: f64,
-    all: RelationSet,
+    one: RelationSet,
+    two: RelationSet,
 }
 
 impl Rank {
     fn is_before(&self, other: &Self) -> bool {
-        let rank = |rank: &Self| (rank.waits, rank.is_cross);
-        rank(self).cmp(&rank(other)).then(self.rows.total_cmp(&other.rows)).then(self.all.cmp(&other.all)) == Ordering::Less
+        let (flags, other_flags) = ((self.waits, self.is_cross), (other.waits, other.is_cross));
+        let (all, other_all) = (self.one.union(self.two), other.one.union(other.two));
+        flags.cmp(&other_flags).then(self.rows.total_cmp(&other.rows)).then(all.cmp(&other_all)) == Ordering::Less
     }
 }

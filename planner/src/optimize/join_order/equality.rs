@@ -80,8 +80,7 @@ fn take_equalities(region: &Region, node: &mut Node, classes: &mut Vec<Class>) -
             }
         }
         Node::Block { inputs, conditions } => {
-            let nullable =
-                inputs.iter_mut().fold(RelationSet::EMPTY, |set, input| set.union(take_equalities(region, input, classes)));
+            let nullable = inputs.iter_mut().fold(RelationSet::EMPTY, |set, input| set.union(take_equalities(region, input, classes)));
             conditions.retain(|condition| {
                 let Some((left, right)) = sides(condition) else { return true };
                 let (Some(left), Some(right)) = (member(region, left), member(region, right)) else { return true };
@@ -110,8 +109,7 @@ fn member(region: &Region, expr: &Expr) -> Option<Member> {
 
 /// Whether an expression has a query inside.
 pub(super) fn has_subquery(expr: &Expr) -> bool {
-    let is_query =
-        |inner: &Expr| matches!(inner, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_));
+    let is_query = |inner: &Expr| matches!(inner, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_));
     expr_exists(expr, is_query)
 }
 

@@ -167,9 +167,8 @@ impl Graph {
         }
         let all = one.union(two);
         let mut classes = Vec::new();
-        let complete = |condition: &&Condition| {
-            condition.tes.is_subset(all) && !condition.tes.is_subset(one) && !condition.tes.is_subset(two)
-        };
+        let complete =
+            |condition: &&Condition| condition.tes.is_subset(all) && !condition.tes.is_subset(one) && !condition.tes.is_subset(two);
         let first = |condition: &&Condition| match condition.class {
             Some((class, ..)) if classes.contains(&class) => false,
             Some((class, ..)) => {

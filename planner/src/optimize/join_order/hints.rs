@@ -40,7 +40,8 @@ impl Hints {
     }
 
     fn add(&mut self, name: &str, arguments: &str) {
-        let words: Vec<String> = arguments.split(|c: char| c.is_whitespace() || c == ',').filter(|word| !word.is_empty()).map(identifier).collect();
+        let words: Vec<String> =
+            arguments.split(|c: char| c.is_whitespace() || c == ',').filter(|word| !word.is_empty()).map(identifier).collect();
         match (name.to_ascii_uppercase().as_str(), words.as_slice()) {
             ("LEADING", [_, _, ..]) => self.leading.push(words),
             ("ROWS", [relation, rows]) if rows.parse::<f64>().is_ok_and(|rows| rows.is_finite() && rows >= 0.0) => {

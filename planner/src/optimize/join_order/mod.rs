@@ -35,11 +35,6 @@ use datafusion::{
     logical_expr::LogicalPlan,
 };
 
-pub use self::{
-    cost::{BatchCost, CostModel, Price, PricedJoin, Side, ViewCost},
-    hints::Hints,
-    tree::JoinOrder,
-};
 use self::{
     cardinality::{Cardinalities, RelationRows},
     enumerate::Pricing,
@@ -47,6 +42,11 @@ use self::{
     region::{Region, reaches_join},
     relation_set::RelationSet,
     tree::RegionOrder,
+};
+pub use self::{
+    cost::{BatchCost, CostModel, Price, PricedJoin, Side, ViewCost},
+    hints::Hints,
+    tree::JoinOrder,
 };
 use super::{
     estimate::{Estimate, Estimator},
@@ -194,13 +194,7 @@ impl Run<'_> {
         }
     }
 
-    fn chosen(
-        &self,
-        region: Region,
-        statistics: &dyn Statistics,
-        model: &dyn CostModel,
-        hints: &Hints,
-    ) -> DataFusionResult<Option<Found>> {
+    fn chosen(&self, region: Region, statistics: &dyn Statistics, model: &dyn CostModel, hints: &Hints) -> DataFusionResult<Option<Found>> {
         let ranks = ranks(&region);
         let (region, graph) = closed(region, &ranks);
         let estimator = Estimator::new(statistics, hints, model.is_continuous());
@@ -288,8 +282,9 @@ fn relations_rows(region: &Region, estimator: &Estimator<'_>, hints: &Hints) -> 
 
 fn relation_rows(relation: &region::Relation, estimator: &Estimator<'_>, hints: &Hints) -> RelationRows {
     let kept = estimator.plan(&relation.plan).filtered(&relation.filters, relation.plan.schema());
+    let base_rows = estimator.base_rows(&relation.plan).unwrap_or(kept.rows).max(kept.rows);
     let Some(rows) = hints.rows(&relation.name) else {
-        return RelationRows { base_rows: estimator.base_rows(&relation.plan).max(kept.rows), kept, hinted: false };
+        return RelationRows { base_rows, kept, hinted: false };
     };
     RelationRows { base_rows: rows, kept: Estimate { known: true, ..kept.with_rows(rows) }, hinted: true }
 }

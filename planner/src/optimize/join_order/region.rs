@@ -7,7 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use datafusion::{
-    common::{Column, DFSchema, Dependency, JoinType, NullEquality, Result, tree_node::{Transformed, TreeNode}},
+    common::{
+        Column, DFSchema, Dependency, JoinType, NullEquality, Result,
+        tree_node::{Transformed, TreeNode},
+    },
     logical_expr::{Expr, Filter, Join, LogicalPlan, Projection, utils::split_conjunction_owned},
 };
 
@@ -42,8 +45,16 @@ pub(super) struct Relation {
 pub(super) enum Node {
     Relation(usize),
     /// Inner joins of all inputs under all conditions.
-    Block { inputs: Vec<Node>, conditions: Vec<Expr> },
-    Binary { kind: JoinKind, left: Box<Node>, right: Box<Node>, conditions: Vec<Expr> },
+    Block {
+        inputs: Vec<Node>,
+        conditions: Vec<Expr>,
+    },
+    Binary {
+        kind: JoinKind,
+        left: Box<Node>,
+        right: Box<Node>,
+        conditions: Vec<Expr>,
+    },
 }
 
 impl Node {
@@ -153,7 +164,8 @@ fn can_move(join: &Join) -> bool {
         JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => true,
         JoinType::LeftSemi | JoinType::RightSemi | JoinType::LeftAnti | JoinType::RightAnti => !join.null_aware,
     };
-    let volatile = || join.on.iter().any(|(left, right)| left.is_volatile() || right.is_volatile()) || join.filter.iter().any(Expr::is_volatile);
+    let volatile =
+        || join.on.iter().any(|(left, right)| left.is_volatile() || right.is_volatile()) || join.filter.iter().any(Expr::is_volatile);
     moves && join.null_equality == NullEquality::NullEqualsNothing && !volatile()
 }
 
@@ -268,7 +280,8 @@ impl Extraction {
 
     /// Whether a name could stand for columns of two relations.
     fn is_ambiguous(&self) -> bool {
-        let bare: BTreeSet<&str> = self.owners.keys().filter(|column| column.relation.is_none()).map(|column| column.name.as_str()).collect();
+        let bare: BTreeSet<&str> =
+            self.owners.keys().filter(|column| column.relation.is_none()).map(|column| column.name.as_str()).collect();
         self.ambiguous || self.owners.keys().any(|column| column.relation.is_some() && bare.contains(column.name.as_str()))
     }
 

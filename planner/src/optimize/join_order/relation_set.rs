@@ -62,8 +62,13 @@ impl RelationSet {
     }
 
     /// The relations, ascending.
-    pub(crate) fn iter(self) -> impl DoubleEndedIterator<Item = usize> {
-        (0..Self::CAPACITY).filter(move |relation| self.contains(*relation))
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
+        let mut rest = self;
+        std::iter::from_fn(move || {
+            let lowest = rest.lowest()?;
+            rest = rest.without(Self::one(lowest));
+            Some(lowest)
+        })
     }
 
     /// All subsets but the empty one, ascending.

@@ -142,7 +142,9 @@ mod tests {
 
     #[test]
     fn what_is_no_order_is_refused() {
-        for text in ["", "2;0,1 (0 1)", "1;0,1", "1;0,1 (0 1", "1;0,1 (0 0)", "1;0,2 (0 2)", "1;0,1,2 (0 1)", "1;0,1 (0 1) ", "1;0,64 (0 64)"] {
+        for text in
+            ["", "2;0,1 (0 1)", "1;0,1", "1;0,1 (0 1", "1;0,1 (0 0)", "1;0,2 (0 2)", "1;0,1,2 (0 1)", "1;0,1 (0 1) ", "1;0,64 (0 64)"]
+        {
             assert_eq!(JoinOrder::from_text(text), None, "{text}");
         }
         assert_eq!(JoinOrder::from_text(&format!("1;0,1 {}", "(".repeat(100_000))), None);

@@ -226,7 +226,9 @@ fn every_permutation_of_a_star_has_the_same_plan() {
 
 #[test]
 fn the_smaller_side_is_built_and_the_selective_join_comes_first() {
-    let mut bench = Bench::of("CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE b (id int PRIMARY KEY, a_id int, c_id int); CREATE TABLE c (id int PRIMARY KEY, v int);");
+    let mut bench = Bench::of(
+        "CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE b (id int PRIMARY KEY, a_id int, c_id int); CREATE TABLE c (id int PRIMARY KEY, v int);",
+    );
     bench.know("a", rows(100_000.0));
     bench.know("b", rows(1_000_000.0));
     let v = ColumnStatistics { distinct: Some(1000.0), ..Default::default() };
@@ -240,7 +242,15 @@ Join order, estimated
       b  (rows=1000000)
     a  (rows=100000)
 ";
-    let bare: String = report.lines().map(|line| line.split("cost=").next().map(|head| if head.len() < line.len() { format!("{head}cost=*)\n") } else { format!("{line}\n") }).unwrap_or_default()).collect();
+    let bare: String = report
+        .lines()
+        .map(|line| {
+            line.split("cost=")
+                .next()
+                .map(|head| if head.len() < line.len() { format!("{head}cost=*)\n") } else { format!("{line}\n") })
+                .unwrap_or_default()
+        })
+        .collect();
     assert_eq!(bare, wanted, "{report}");
 }
 
@@ -283,8 +293,11 @@ fn hints_override_estimates() {
     assert!(report("/*+ ROWS(orders 3) */").contains("orders  (rows=3 as the hint ROWS says)"));
     assert!(report("/*+ NOTHING(x) */").contains("Unknown hint: NOTHING(x)"));
     assert_eq!(report("/*+ LEADING(a b) */"), report(""));
-    let outer = ordered(&bench, "SELECT /*+ LEADING(orders nation) */ o_orderkey FROM orders LEFT JOIN customer ON c_custkey = o_custkey
-        LEFT JOIN nation ON n_nationkey = coalesce(c_nationkey, 0)");
+    let outer = ordered(
+        &bench,
+        "SELECT /*+ LEADING(orders nation) */ o_orderkey FROM orders LEFT JOIN customer ON c_custkey = o_custkey
+        LEFT JOIN nation ON n_nationkey = coalesce(c_nationkey, 0)",
+    );
     assert!(outer.report.contains("not begun as the hint LEADING says"), "{}", outer.report);
 }
 
@@ -319,7 +332,8 @@ fn an_order_outlives_new_names() {
         for (at, name) in tables.iter().enumerate() {
             bench.know(name, rows(10_f64.powi(at as i32 + 1)));
         }
-        let sql = format!("SELECT {one}.id FROM {three}, {two}, {one} WHERE {one}.v = {two}.v AND {two}.v = {three}.v AND {three}.id = {one}.id");
+        let sql =
+            format!("SELECT {one}.id FROM {three}, {two}, {one} WHERE {one}.v = {two}.v AND {two}.v = {three}.v AND {three}.id = {one}.id");
         (bench, sql)
     };
     let (bench, sql) = renamed(["aa", "bb", "cc"]);
@@ -354,7 +368,11 @@ fn a_search_can_be_interrupted() {
     let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = asked.clone();
     let interrupt = Interrupt::new(move || {
-        if counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 10 { Ok(()) } else { Err(crate::PlanError::new("57014", "canceled")) }
+        if counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 10 {
+            Ok(())
+        } else {
+            Err(crate::PlanError::new("57014", "canceled"))
+        }
     });
     let ordering = Ordering::Chosen { statistics: &bench, model: &BatchCost, hints: &Hints::default() };
     let error = order_joins(plan, &ordering, &interrupt).expect_err("it is interrupted");

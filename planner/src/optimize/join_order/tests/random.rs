@@ -205,10 +205,12 @@ impl Runner {
         });
         let batches = batches.unwrap_or_else(|error| panic!("{error}\n{}", plan.display_indent()));
         let text = |batch: &RecordBatch, row: usize| {
-            let value = |column: &ArrayRef| if column.is_null(row) { "-".into() } else { array_value_to_string(column, row).expect("a text") };
+            let value =
+                |column: &ArrayRef| if column.is_null(row) { "-".into() } else { array_value_to_string(column, row).expect("a text") };
             batch.columns().iter().map(value).collect::<Vec<String>>().join(" ")
         };
-        let mut rows: Vec<String> = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(|row| text(batch, row)).collect::<Vec<_>>()).collect();
+        let mut rows: Vec<String> =
+            batches.iter().flat_map(|batch| (0..batch.num_rows()).map(|row| text(batch, row)).collect::<Vec<_>>()).collect();
         rows.sort();
         rows
     }
