@@ -1,6 +1,7 @@
 //! From objects of the catalog to what runs in the engine, at creation and after a restart.
 
 mod exactness;
+mod relations;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,20 +23,20 @@ use millpond_engine::{
 use millpond_planner::{
     catalog::{
         Catalog, Object, ObjectBody,
-        object::{LateRows, Sink, Source, Watermark},
+        object::{Sink, Source, Watermark},
     },
     interrupt::Interrupt,
-    optimize::{
-        join_order::{Hints, JoinOrder},
-        statistics::RelationStatistics,
-    },
-    relation_source::RelationKind,
-    stream::{Joins, Root, StreamPlan, StreamRelation, StreamRelations, ViewOptions, plan_view},
+    optimize::join_order::{Hints, JoinOrder},
+    stream::{Joins, Root, StreamPlan, ViewOptions, plan_view},
 };
 use millpond_storage::collection::{CollectionKey, CollectionSpec};
 use parking_lot::RwLock;
 
-pub(crate) use self::exactness::{check_exactness, fail_subtask, recovery_of};
+use self::relations::KnownRelations;
+pub(crate) use self::{
+    exactness::{check_exactness, fail_subtask, recovery_of},
+    relations::catch_up,
+};
 use crate::{
     binding,
     error::{Result, SqlError},
@@ -78,63 +79,6 @@ impl Jobs {
     pub(crate) fn forget(&self, id: u64) {
         self.views.write().remove(&id);
         self.broken.write().remove(&id);
-    }
-}
-
-/// Relations as the stream planner asks for them.
-pub(crate) struct KnownRelations<'a> {
-    catalog: &'a Catalog,
-    state: &'a ServerState,
-}
-
-impl<'a> KnownRelations<'a> {
-    /// Of a catalog, with what plans have told.
-    pub(crate) fn new(catalog: &'a Catalog, state: &'a ServerState) -> Self {
-        Self { catalog, state }
-    }
-}
-
-impl StreamRelations for KnownRelations<'_> {
-    fn statistics(&self, id: u64) -> Option<RelationStatistics> {
-        Some(RelationStatistics { rows: self.state.row_estimate(id)? as f64, ..Default::default() })
-    }
-
-    fn relation(&self, id: u64) -> Option<StreamRelation> {
-        let object = self.catalog.get(id)?;
-        let (name, schema) = (object.name.clone(), object.arrow_schema());
-        match &object.body {
-            ObjectBody::Table(table) => Some(StreamRelation {
-                name,
-                kind: RelationKind::Collection,
-                schema,
-                append_only: table.append_only,
-                stream_key: table.primary_key.as_ref().map(|key| key.columns.clone()),
-                watermark_column: table.watermark.map(|watermark| watermark.column),
-                late_rows_diverted: table.diverts_late_rows(),
-            }),
-            ObjectBody::Source(source) => Some(StreamRelation {
-                name,
-                kind: RelationKind::Source,
-                schema,
-                append_only: true,
-                stream_key: None,
-                watermark_column: source.watermark.map(|watermark| watermark.column),
-                late_rows_diverted: source.watermark.is_some() && source.late_rows == LateRows::Divert,
-            }),
-            ObjectBody::MaterializedView(_) => {
-                let info = self.state.jobs.view(id)?;
-                Some(StreamRelation {
-                    name,
-                    kind: RelationKind::Collection,
-                    schema,
-                    append_only: info.append_only,
-                    stream_key: if let CollectionKeySpec::Columns(key) = &info.key { Some(key.clone()) } else { None },
-                    watermark_column: info.watermark_column,
-                    late_rows_diverted: info.late_rows_diverted,
-                })
-            }
-            ObjectBody::Schema | ObjectBody::View(_) | ObjectBody::Sink(_) | ObjectBody::Index(_) => None,
-        }
     }
 }
 

@@ -11,6 +11,7 @@ mod config;
 mod correlated_limit;
 mod distinct_on;
 mod estimate;
+mod filter_pushdown;
 pub mod join_order;
 mod limit;
 mod null_safe_keys;
@@ -50,6 +51,7 @@ use crate::{
     interrupt::{Interrupt, interruptible},
 };
 pub(crate) use batch::batch_rules;
+pub(crate) use filter_pushdown::physical_rules;
 pub(crate) use rank_filter::is_ranking;
 pub(crate) use single_value::SINGLE_VALUE;
 

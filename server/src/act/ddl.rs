@@ -221,6 +221,7 @@ async fn create_job(session: &mut Session, object: &Object, tag: String, guard: 
     };
     let changed = server.catalog.snapshot().apply(&CatalogChange::put(object.clone()))?;
     jobs::check_exactness(&changed, &object)?;
+    jobs::catch_up(&server, &changed, &object, cancel).await?;
     // Its lowering has no bound by the length of its text.
     let plan = tokio::task::block_in_place(|| jobs::plan_new(&server, &changed, &object, &cancel.interrupt()))?;
     object.set_join_order((!plan.join_order.is_as_written()).then(|| plan.join_order.to_string()));

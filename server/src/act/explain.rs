@@ -31,7 +31,7 @@ pub(crate) async fn execute(session: &mut Session, explain: &Explain, parameters
     let bound = binding::bind(session, &catalog, &explain.statement, &parameters.types, cancel)?;
     let text = match explained_plan(&bound) {
         Some((plan, hints)) => bounded(session, (plan.clone(), hints), &parameters.values, explain, cancel).await?,
-        None => continuous(session, &catalog, &bound, explain, cancel)?,
+        None => continuous(session, &catalog, &bound, explain, cancel).await?,
     };
     text_rows(&["QUERY PLAN"], text.lines().map(|line| vec![line.to_owned()]).collect(), RowsTag::Explain)
 }
@@ -92,7 +92,7 @@ async fn bounded(
 }
 
 /// The graph of a materialized view or sink that a statement would create.
-fn continuous(session: &Session, catalog: &Catalog, bound: &Bound, explain: &Explain, cancel: &Cancel) -> Result<String> {
+async fn continuous(session: &mut Session, catalog: &Catalog, bound: &Bound, explain: &Explain, cancel: &Cancel) -> Result<String> {
     let refused = || SqlError::unsupported(format!("EXPLAIN {} is not supported", explain.statement.statement.tag()));
     let BoundStatement::CreateAs(create) = &bound.statement else { return Err(refused()) };
     if explain.analyze {
@@ -102,6 +102,7 @@ fn continuous(session: &Session, catalog: &Catalog, bound: &Bound, explain: &Exp
     let Some(change) = &create.change else { return Ok(String::new()) };
     let object = change.object().ok_or_else(refused)?;
     let changed = catalog.apply(change)?;
+    jobs::catch_up(&session.server, &changed, object, cancel).await?;
     let plan = tokio::task::block_in_place(|| jobs::plan_new(&session.server, &changed, object, &cancel.interrupt()))?;
     let name = |id: u64| changed.get(id).map_or_else(|| format!("relation {id}"), |object| object.name.clone());
     Ok(format!("{}{}", explain_graph(&plan.graph, &name), plan.join_report))

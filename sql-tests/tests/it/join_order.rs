@@ -43,10 +43,13 @@ fn a_view_keeps_its_order_over_a_restart() {
     let definition = format!("CREATE MATERIALIZED VIEW v AS {QUERY}");
     let created = join_order(&mut session, &definition);
     assert!(created.first().is_some_and(|line| line.starts_with("Join order, estimated")), "{created:?}");
+    let led = join_order(&mut session, &definition.replace("SELECT", "SELECT /*+ LEADING(c b) */"));
+    assert!(led.first().is_some_and(|line| line.ends_with("begun as the hint LEADING says")), "{led:?}");
     session.query(&definition).expect("a view");
     session.query("INSERT INTO a SELECT g, g % 3 FROM generate_series(11, 20000) g").expect("rows");
     session.query("DELETE FROM c WHERE id > 3").expect("rows");
     let grown = join_order(&mut session, &definition.replace(" v AS", " w AS"));
+    assert!(grown.iter().any(|line| line.trim() == "a  (rows=20000)"), "{grown:?}");
     assert_ne!(leaves(&grown), leaves(&created), "{grown:?}\n{created:?}");
     session.query("FLUSH").expect("it is there");
     server.kill();

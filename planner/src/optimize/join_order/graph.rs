@@ -342,11 +342,12 @@ impl Building<'_> {
         let graph = &mut self.graph;
         for block in &graph.blocks {
             let mut islands = block.inputs.clone();
-            for condition in &graph.conditions {
-                let touched = condition.tes;
-                let (joined, apart): (Vec<_>, Vec<_>) = islands.iter().partition(|island| touched.intersects(**island));
-                let inside = touched.is_subset(block.inputs.iter().fold(RelationSet::EMPTY, |set, input| set.union(*input)));
-                if joined.len() > 1 && inside {
+            let all = islands.iter().fold(RelationSet::EMPTY, |set, input| set.union(*input));
+            // A condition on three inputs finds no match between two of them.
+            let connects = |condition: &&Condition| condition.parts.len() == 2 && condition.tes.is_subset(all);
+            for condition in graph.conditions.iter().filter(connects) {
+                let (joined, apart): (Vec<_>, Vec<_>) = islands.iter().partition(|island| condition.tes.intersects(**island));
+                if joined.len() > 1 {
                     islands = apart;
                     islands.push(joined.into_iter().fold(RelationSet::EMPTY, RelationSet::union));
                 }

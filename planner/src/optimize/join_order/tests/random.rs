@@ -251,6 +251,12 @@ fn check(runner: &Runner, seed: u64) -> usize {
     trees.len()
 }
 
+/// A condition on three relations that nothing else connects.
+#[test]
+fn a_condition_on_three_relations_needs_a_product_of_two() {
+    assert!(check(&Runner::new(), 804) > 0);
+}
+
 fn first_seed() -> u64 {
     std::env::var("MILLPOND_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
 }
