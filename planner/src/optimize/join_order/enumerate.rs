@@ -55,10 +55,10 @@ pub(super) struct Chosen {
 /// # Errors
 /// What `interrupt` says.
 pub(super) fn choose(pricing: &Pricing<'_>, leading: Option<&[usize]>, interrupt: &Interrupt) -> Result<Option<Chosen>> {
-    if let Some(list) = leading {
-        if let Some(tree) = search(pricing, list, interrupt)? {
-            return Ok(Some(Chosen { tree, leading: Leading::Obeyed }));
-        }
+    if let Some(list) = leading
+        && let Some(tree) = search(pricing, list, interrupt)?
+    {
+        return Ok(Some(Chosen { tree, leading: Leading::Obeyed }));
     }
     let said = if leading.is_some() { Leading::Impossible } else { Leading::Unsaid };
     Ok(search(pricing, &[], interrupt)?.map(|tree| Chosen { tree, leading: said }))

@@ -5,16 +5,20 @@ use std::collections::BTreeSet;
 
 use datafusion::{
     arrow::datatypes::DataType,
-    logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, utils::can_hash},
+    common::DFSchema,
+    logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, expr::Cast, utils::can_hash},
 };
 
 use super::{
-    region::{JoinKind, Node, Region},
+    region::{JoinKind, Node, Region, Relation},
     relation_set::RelationSet,
 };
 
 /// Most members that are paired with each other; what goes beyond keeps the conditions it was written with.
 const MAX_MEMBERS: usize = 64;
+
+/// Filters that a class implies, about; further ones are not looked for.
+const MAX_IMPLIED: usize = 10_000;
 
 /// An expression over one relation.
 #[derive(Clone, Debug)]
@@ -97,14 +101,48 @@ fn take_equalities(region: &Region, node: &mut Node, classes: &mut Vec<Class>) -
     }
 }
 
+/// An expression that can be a member of a class: one that cannot fail, since what follows from a class is asked of more rows than the statement asks.
 fn member(region: &Region, expr: &Expr) -> Option<Member> {
     let relations = region.relations_of(expr);
     let relation = relations.lowest().filter(|_| relations.len() == 1)?;
-    if has_subquery(expr) {
+    let schema = region.relations[relation].plan.schema();
+    if !cannot_fail(expr, schema) {
         return None;
     }
-    let data_type = expr.get_type(region.relations[relation].plan.schema().as_ref()).ok()?;
+    let data_type = expr.get_type(schema.as_ref()).ok()?;
     Some(Member { relation, expr: expr.clone(), text: region.text_of(expr), data_type })
+}
+
+fn cannot_fail(expr: &Expr, schema: &DFSchema) -> bool {
+    match expr {
+        Expr::Column(_) => true,
+        Expr::Cast(Cast { expr, field }) => {
+            cannot_fail(expr, schema) && expr.get_type(schema).is_ok_and(|from| holds_all(field.data_type(), &from))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a type has all values of another one.
+fn holds_all(to: &DataType, from: &DataType) -> bool {
+    use DataType::{Decimal128, Decimal256, Float32, Float64, Int16, Int32, Int64};
+    // Digits before and after the point.
+    let digits = |data_type: &DataType| match data_type {
+        Int16 => Some((5, 0)),
+        Int32 => Some((10, 0)),
+        Int64 => Some((19, 0)),
+        Decimal128(precision, scale) | Decimal256(precision, scale) => Some((i32::from(*precision) - i32::from(*scale), i32::from(*scale))),
+        _ => None,
+    };
+    match (from, to) {
+        (from, to) if from == to => true,
+        (Int16, Int32 | Int64 | Float32 | Float64) | (Int32, Int64 | Float64) | (Float32, Float64) => true,
+        (from, Decimal128(..) | Decimal256(..)) => match (digits(from), digits(to)) {
+            (Some((whole, fraction)), Some((most, finest))) => whole <= most && fraction <= finest,
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// Whether an expression has a query inside.
@@ -144,20 +182,25 @@ fn join_classes(classes: &mut Vec<Class>, left: Member, right: Member) -> bool {
 fn imply_filters(region: &mut Region, classes: &[Class]) {
     for class in classes {
         let mut implied: Vec<(usize, Expr)> = Vec::new();
-        for source in class {
-            for filter in &region.relations[source.relation].filters {
-                let Some(rewrite) = about(filter, &source.expr) else { continue };
-                implied.extend(class.iter().map(|target| (target.relation, rewrite(&target.expr))));
-            }
-        }
         for (at, one) in class.iter().enumerate() {
             let same = class[at + 1..].iter().find(|two| two.relation == one.relation);
             implied.extend(same.map(|two| (one.relation, one.expr.clone().eq(two.expr.clone()))));
         }
+        // The equalities above are what is left of conditions; the rest is only good to know.
+        for source in class {
+            for filter in &region.relations[source.relation].filters {
+                let Some(rewrite) = about(filter, &source.expr) else { continue };
+                if implied.len() < MAX_IMPLIED {
+                    implied.extend(class.iter().map(|target| (target.relation, rewrite(&target.expr))));
+                }
+            }
+        }
+        let texts = |relation: &Relation| relation.filters.iter().map(|filter| region.text_of(filter)).collect();
+        let mut known: Vec<BTreeSet<String>> = region.relations.iter().map(texts).collect();
         for (relation, filter) in implied {
-            let known: BTreeSet<String> = region.relations[relation].filters.iter().map(|filter| region.text_of(filter)).collect();
+            let text = region.text_of(&filter);
             let flipped = sides(&filter).map(|(left, right)| region.text_of(&right.clone().eq(left.clone())));
-            if !known.contains(&region.text_of(&filter)) && flipped.is_none_or(|flipped| !known.contains(&flipped)) {
+            if flipped.is_none_or(|flipped| !known[relation].contains(&flipped)) && known[relation].insert(text) {
                 region.relations[relation].filters.push(filter);
             }
         }

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use datafusion::{
     common::{
-        Column, DFSchema, Dependency, JoinType, NullEquality, Result,
+        Column, DFSchema, JoinType, NullEquality, Result,
         tree_node::{Transformed, TreeNode},
     },
-    logical_expr::{Expr, Filter, Join, LogicalPlan, Projection, utils::split_conjunction_owned},
+    logical_expr::{Distinct, Expr, Filter, Join, LogicalPlan, Projection, utils::split_conjunction_owned},
 };
 
 use super::relation_set::RelationSet;
-use crate::optimize::estimate::unfiltered;
+use crate::optimize::{estimate::unfiltered, statistics::keys};
 
 /// A binary operator that is no inner join. What stands on the right in SQL's right joins is on the left here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,7 +153,7 @@ pub(super) fn reaches_join(plan: &LogicalPlan) -> bool {
         LogicalPlan::Join(join) => can_move(join),
         LogicalPlan::SubqueryAlias(alias) => reaches_join(&alias.input),
         LogicalPlan::Projection(projection) => renames(projection) && reaches_join(&projection.input),
-        LogicalPlan::Filter(filter) => !filter.predicate.is_volatile() && reaches_join(&filter.input),
+        LogicalPlan::Filter(filter) => is_movable(&filter.predicate) && reaches_join(&filter.input),
         _ => false,
     }
 }
@@ -164,29 +164,63 @@ fn can_move(join: &Join) -> bool {
         JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => true,
         JoinType::LeftSemi | JoinType::RightSemi | JoinType::LeftAnti | JoinType::RightAnti => !join.null_aware,
     };
-    let volatile =
-        || join.on.iter().any(|(left, right)| left.is_volatile() || right.is_volatile()) || join.filter.iter().any(Expr::is_volatile);
-    moves && join.null_equality == NullEquality::NullEqualsNothing && !volatile()
+    let mut conditions = join.on.iter().flat_map(|(left, right)| [left, right]).chain(&join.filter);
+    moves && join.null_equality == NullEquality::NullEqualsNothing && conditions.all(is_movable)
+}
+
+/// Whether a condition may stand elsewhere. One with a correlated subquery may not: what the subquery reads is called by the names that it has there.
+fn is_movable(condition: &Expr) -> bool {
+    let is_correlated = |expr: &Expr| match expr {
+        Expr::ScalarSubquery(subquery) => !subquery.outer_ref_columns.is_empty(),
+        Expr::Exists(exists) => !exists.subquery.outer_ref_columns.is_empty(),
+        Expr::InSubquery(within) => !within.subquery.outer_ref_columns.is_empty(),
+        Expr::SetComparison(comparison) => !comparison.subquery.outer_ref_columns.is_empty(),
+        _ => false,
+    };
+    !condition.is_volatile() && !condition.exists(|expr| Ok(is_correlated(expr))).unwrap_or(true)
 }
 
 /// Whether a semi join finds one row at most on its other side, so that an inner join has the same rows, and may stand anywhere. DataFusion makes semi joins of
 /// inner ones where it happens to see that nothing above reads a side, which depends on how the joins are written.
 fn finds_one(join: &Join) -> bool {
     let right = matches!(join.join_type, JoinType::LeftSemi);
-    let found = if right { join.right.schema() } else { join.left.schema() };
-    let keys: Vec<usize> = join
+    let found = if right { &join.right } else { &join.left };
+    let keys: BTreeSet<usize> = join
         .on
         .iter()
         .filter_map(|(one, two)| match if right { two } else { one } {
-            Expr::Column(column) => found.maybe_index_of_column(column),
+            Expr::Column(column) => found.schema().maybe_index_of_column(column),
             _ => None,
         })
         .collect();
-    found.functional_dependencies().iter().any(|dependency| {
-        dependency.mode == Dependency::Single
-            && dependency.target_indices.len() == found.fields().len()
-            && dependency.source_indices.iter().all(|column| keys.contains(column))
-    })
+    is_unique(found, &keys)
+}
+
+/// Whether no two rows of a plan are equal in these columns, NULL being equal to nothing. DataFusion's functional dependencies are not asked: they go
+/// through nodes that repeat rows.
+fn is_unique(plan: &LogicalPlan, columns: &BTreeSet<usize>) -> bool {
+    let through = |input: &LogicalPlan, exprs: &[Expr]| {
+        let below = columns.iter().filter_map(|column| input.schema().maybe_index_of_column(renamed(exprs.get(*column)?)?));
+        is_unique(input, &below.collect())
+    };
+    match plan {
+        LogicalPlan::TableScan(scan) => {
+            let column = |column: &usize| scan.projection.as_ref().map_or(Some(*column), |projection| projection.get(*column).copied());
+            let columns: BTreeSet<usize> = columns.iter().filter_map(column).collect();
+            keys(scan.source.as_ref()).iter().any(|key| key.iter().all(|column| columns.contains(column)))
+        }
+        LogicalPlan::SubqueryAlias(alias) => is_unique(&alias.input, columns),
+        LogicalPlan::Filter(filter) => is_unique(&filter.input, columns),
+        LogicalPlan::Sort(sort) => is_unique(&sort.input, columns),
+        LogicalPlan::Limit(limit) => is_unique(&limit.input, columns),
+        LogicalPlan::Projection(projection) => through(&projection.input, &projection.expr),
+        LogicalPlan::Aggregate(aggregate) => {
+            let has_sets = aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
+            !has_sets && (0..aggregate.group_expr.len()).all(|column| columns.contains(&column))
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) => (0..input.schema().fields().len()).all(|column| columns.contains(&column)),
+        _ => false,
+    }
 }
 
 fn drops_columns(projection: &Projection) -> bool {

@@ -10,7 +10,7 @@ use datafusion::{
         record_batch::RecordBatch,
         util::display::array_value_to_string,
     },
-    common::JoinType,
+    common::{Constraint, Constraints, JoinType},
     datasource::{MemTable, provider_as_source},
     functions::core::expr_fn::coalesce,
     logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, col, lit},
@@ -44,6 +44,8 @@ const RUNS: usize = 8;
 struct Random {
     numbers: Numbers,
     tables: usize,
+    /// Some tables have a key: a semi join with one finds a row at most.
+    has_keys: bool,
 }
 
 /// A plan, and its columns that may be read above it.
@@ -63,11 +65,17 @@ impl Random {
         let name = format!("r{}", self.tables);
         self.tables += 1;
         let rows = self.numbers.below(5) as usize;
-        let columns: Vec<ArrayRef> =
+        let mut columns: Vec<ArrayRef> =
             (0..2).map(|_| Arc::new(Int32Array::from((0..rows).map(|_| self.value()).collect::<Vec<_>>())) as ArrayRef).collect();
+        let is_keyed = self.has_keys && self.chance(50);
+        if is_keyed {
+            columns[0] = Arc::new(Int32Array::from_iter_values(1..=rows as i32));
+        }
         let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, true), Field::new("b", DataType::Int32, true)]));
         let batch = RecordBatch::try_new(schema.clone(), columns).expect("a batch");
+        let key = is_keyed.then(|| Constraint::PrimaryKey(vec![0]));
         let table = MemTable::try_new(schema, vec![vec![batch]]).expect("a table");
+        let table = table.with_constraints(Constraints::new_unverified(key.into_iter().collect()));
         let mut plan = LogicalPlanBuilder::scan(&name, provider_as_source(Arc::new(table)), None).expect("a scan");
         let columns = vec![col(format!("{name}.a")), col(format!("{name}.b"))];
         if self.chance(30) {
@@ -218,7 +226,7 @@ impl Runner {
 
 /// One random plan; how many orders it has.
 fn check(runner: &Runner, seed: u64) -> usize {
-    let mut random = Random { numbers: Numbers::new(seed), tables: 0 };
+    let mut random = Random { numbers: Numbers::new(seed), tables: 0, has_keys: seed % 2 == 1 };
     let relations = 2 + random.numbers.below(RELATIONS - 1);
     let plan = random.plan(relations).0.build().expect("a plan");
     let Some(region) = Region::of(&plan).expect("a region") else { return 0 };
