@@ -1,8 +1,8 @@
 //! A small catalog for the tests of the planner's back half: the Nexmark sources and a few tables.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, TableSource};
 use millpond_engine::graph::{DataflowGraph, Distribution, NodeInput, Parallelism};
 
 use crate::{
@@ -12,10 +12,13 @@ use crate::{
     explain::explain_graph,
     functions::session::session_config,
     interrupt::Interrupt,
-    optimize::optimize,
+    optimize::{
+        optimize,
+        statistics::{RelationStatistics, Statistics},
+    },
     parse::parse,
     pg_text::TextSettings,
-    relation_source::RelationKind,
+    relation_source::{RelationKind, RelationSource},
     stream::{StreamPlan, StreamRelation, StreamRelations, ViewOptions, plan_view},
 };
 
@@ -40,19 +43,30 @@ pub(crate) const VIEW: u64 = 1_000_000;
 /// The relations of the tests.
 pub(crate) struct Bench {
     catalog: Catalog,
+    statistics: BTreeMap<u64, RelationStatistics>,
     text: TextSettings,
 }
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        let mut bench = Self { catalog: Catalog::default(), text: TextSettings::default() };
-        for statement in parse(RELATIONS).expect("the relations can be parsed") {
+        Self::of(RELATIONS)
+    }
+
+    /// With other relations.
+    pub(crate) fn of(relations: &str) -> Self {
+        let mut bench = Self { catalog: Catalog::default(), statistics: BTreeMap::new(), text: TextSettings::default() };
+        for statement in parse(relations).expect("the relations can be parsed") {
             let BoundStatement::Create(Some(change), _) = bench.bind(&statement.text).expect("the relations can be bound") else {
                 panic!("a relation is made");
             };
             bench.catalog = bench.catalog.apply(&change).expect("the relations do not clash");
         }
         bench
+    }
+
+    /// Makes the rows of a relation known.
+    pub(crate) fn know(&mut self, name: &str, statistics: RelationStatistics) {
+        self.statistics.insert(self.object(name).id, statistics);
     }
 
     fn bind(&self, sql: &str) -> Result<BoundStatement> {
@@ -124,7 +138,17 @@ impl Bench {
     }
 }
 
+impl Statistics for Bench {
+    fn of(&self, source: &dyn TableSource) -> Option<RelationStatistics> {
+        self.statistics.get(&source.downcast_ref::<RelationSource>()?.id).cloned()
+    }
+}
+
 impl StreamRelations for Bench {
+    fn statistics(&self, id: u64) -> Option<RelationStatistics> {
+        self.statistics.get(&id).cloned()
+    }
+
     fn relation(&self, id: u64) -> Option<StreamRelation> {
         let object = self.catalog.get(id)?;
         let (kind, append_only, stream_key, watermark, late_rows) = match &object.body {

@@ -1,6 +1,7 @@
 //! From objects of the catalog to what runs in the engine, at creation and after a restart.
 
 mod exactness;
+mod relations;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,16 +23,20 @@ use millpond_engine::{
 use millpond_planner::{
     catalog::{
         Catalog, Object, ObjectBody,
-        object::{LateRows, Sink, Source, Watermark},
+        object::{Sink, Source, Watermark},
     },
     interrupt::Interrupt,
-    relation_source::RelationKind,
-    stream::{Root, StreamPlan, StreamRelation, StreamRelations, ViewOptions, plan_view},
+    optimize::join_order::{Hints, JoinOrder},
+    stream::{Joins, Root, StreamPlan, ViewOptions, plan_view},
 };
 use millpond_storage::collection::{CollectionKey, CollectionSpec};
 use parking_lot::RwLock;
 
-pub(crate) use self::exactness::{check_exactness, fail_subtask, recovery_of};
+use self::relations::KnownRelations;
+pub(crate) use self::{
+    exactness::{check_exactness, fail_subtask, recovery_of},
+    relations::catch_up,
+};
 use crate::{
     binding,
     error::{Result, SqlError},
@@ -77,59 +82,6 @@ impl Jobs {
     }
 }
 
-/// Relations as the stream planner asks for them.
-pub(crate) struct KnownRelations<'a> {
-    catalog: &'a Catalog,
-    jobs: &'a Jobs,
-}
-
-impl<'a> KnownRelations<'a> {
-    /// Of a catalog, with what plans have told.
-    pub(crate) fn new(catalog: &'a Catalog, jobs: &'a Jobs) -> Self {
-        Self { catalog, jobs }
-    }
-}
-
-impl StreamRelations for KnownRelations<'_> {
-    fn relation(&self, id: u64) -> Option<StreamRelation> {
-        let object = self.catalog.get(id)?;
-        let (name, schema) = (object.name.clone(), object.arrow_schema());
-        match &object.body {
-            ObjectBody::Table(table) => Some(StreamRelation {
-                name,
-                kind: RelationKind::Collection,
-                schema,
-                append_only: table.append_only,
-                stream_key: table.primary_key.as_ref().map(|key| key.columns.clone()),
-                watermark_column: table.watermark.map(|watermark| watermark.column),
-                late_rows_diverted: table.diverts_late_rows(),
-            }),
-            ObjectBody::Source(source) => Some(StreamRelation {
-                name,
-                kind: RelationKind::Source,
-                schema,
-                append_only: true,
-                stream_key: None,
-                watermark_column: source.watermark.map(|watermark| watermark.column),
-                late_rows_diverted: source.watermark.is_some() && source.late_rows == LateRows::Divert,
-            }),
-            ObjectBody::MaterializedView(_) => {
-                let info = self.jobs.view(id)?;
-                Some(StreamRelation {
-                    name,
-                    kind: RelationKind::Collection,
-                    schema,
-                    append_only: info.append_only,
-                    stream_key: if let CollectionKeySpec::Columns(key) = &info.key { Some(key.clone()) } else { None },
-                    watermark_column: info.watermark_column,
-                    late_rows_diverted: info.late_rows_diverted,
-                })
-            }
-            ObjectBody::Schema | ObjectBody::View(_) | ObjectBody::Sink(_) | ObjectBody::Index(_) => None,
-        }
-    }
-}
-
 /// Registers a table.
 pub(crate) fn create_table(state: &ServerState, object: &Object) -> Result<()> {
     let Some(table) = object.table() else { return Err(SqlError::internal("a table is expected")) };
@@ -171,8 +123,25 @@ pub(crate) async fn create_source(state: &ServerState, object: &Object) -> Resul
     Ok(())
 }
 
-/// Plans the job of a materialized view or sink.
+/// Plans the job of a materialized view or sink that is to be created: the order of its joins is chosen, for ever.
+pub(crate) fn plan_new(state: &ServerState, catalog: &Catalog, object: &Object, interrupt: &Interrupt) -> Result<StreamPlan> {
+    let hints = Hints::in_text(object.definition().unwrap_or_default());
+    plan_with(state, catalog, object, Joins::Chosen(hints), interrupt)
+}
+
+/// Plans the job of a materialized view or sink as it was created.
 pub(crate) fn plan(state: &ServerState, catalog: &Catalog, object: &Object, interrupt: &Interrupt) -> Result<StreamPlan> {
+    let order = match object.join_order() {
+        None => JoinOrder::as_written(),
+        Some(text) => JoinOrder::from_text(text).ok_or_else(|| {
+            SqlError::internal(format!("the order of the joins of \"{}\" cannot be read: {text}", object.name))
+                .with_hint("It may be of a newer server: start that again.")
+        })?,
+    };
+    plan_with(state, catalog, object, Joins::Kept(order), interrupt)
+}
+
+fn plan_with(state: &ServerState, catalog: &Catalog, object: &Object, joins: Joins, interrupt: &Interrupt) -> Result<StreamPlan> {
     let (emit_on_window_close, query_settings, root) = match &object.body {
         ObjectBody::MaterializedView(view) => (view.emit_on_window_close, &view.settings, Root::Collection { id: object.id }),
         ObjectBody::Sink(sink) => {
@@ -182,8 +151,9 @@ pub(crate) fn plan(state: &ServerState, catalog: &Catalog, object: &Object, inte
         _ => return Err(SqlError::internal("only views and sinks have jobs")),
     };
     let bound = binding::bind_stored_query(&state.system, catalog, object, query_settings, interrupt)?;
-    let options = ViewOptions { emit_on_window_close, root, config: binding::config_of(query_settings)?, interrupt: interrupt.clone() };
-    Ok(plan_view(&bound, &KnownRelations::new(catalog, &state.jobs), &options)?)
+    let config = binding::config_of(query_settings)?;
+    let options = ViewOptions { emit_on_window_close, root, config, joins, interrupt: interrupt.clone() };
+    Ok(plan_view(&bound, &KnownRelations::new(catalog, state), &options)?)
 }
 
 fn is_blackhole(sink: &Sink) -> bool {

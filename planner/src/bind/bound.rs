@@ -11,6 +11,7 @@ use datafusion::{
 use crate::{
     catalog::{CatalogChange, Object},
     error::Result,
+    optimize::join_order::Hints,
     parse::statement::{CopyOptions, FetchDirection},
     types::SqlType,
 };
@@ -59,6 +60,8 @@ pub struct BoundQuery {
     pub parameters: Vec<SqlType>,
     /// Numbers of the objects it names.
     pub dependencies: Vec<u64>,
+    /// What its text says of its plan.
+    pub hints: Hints,
 }
 
 impl BoundQuery {

@@ -75,6 +75,8 @@ impl Binder<'_> {
         let plan_names = unique_names(&names);
         let outputs = base.columns.iter().zip(&plan_names).map(|(column, name)| Expr::Column(column.column.clone()).alias(name));
         let base_plan = LogicalPlanBuilder::from(base.plan).project(outputs.collect::<Vec<_>>())?.build()?;
+        // What tells the rows of the base apart does not tell those of all steps apart.
+        let base_plan = LogicalPlanBuilder::from(base_plan.clone()).project(self.repeated_columns(&base_plan))?.build()?;
         let work_name = self.unique_qualifier(name);
         let fields: Vec<Field> =
             plan_names.iter().zip(&base.columns).map(|(name, column)| Field::new(name, column.sql_type.arrow(), true)).collect();

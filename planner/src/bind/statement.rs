@@ -24,6 +24,7 @@ use crate::{
     },
     error::{PlanError, Result, sqlstate},
     functions::session,
+    optimize::join_order::Hints,
     parse::{
         self, ParsedStatement, Statement,
         statement::{CreateSource, ObjectKind},
@@ -99,7 +100,10 @@ pub fn bind_expression_values(arguments: &[ast::Expr], types: &[SqlType], contex
 
 impl Binder<'_> {
     fn statement(&self, statement: &Statement, sql: &str) -> Result<Bound> {
-        let bound = self.bound_statement(statement, sql)?;
+        let mut bound = self.bound_statement(statement, sql)?;
+        if let Some(query) = query_of(&mut bound) {
+            query.hints = Hints::in_text(sql);
+        }
         let columns = columns_of(&bound);
         let parameter_types = match &bound {
             BoundStatement::Explain(inner) => inner.parameter_types.clone(),
@@ -252,7 +256,8 @@ impl Binder<'_> {
         for (column, field) in columns.iter_mut().zip(plan.schema().fields()) {
             column.nullable = field.is_nullable();
         }
-        Ok(BoundQuery { plan, columns, parameters: self.parameter_types()?, dependencies: self.dependencies().into_iter().collect() })
+        let dependencies = self.dependencies().into_iter().collect();
+        Ok(BoundQuery { plan, columns, parameters: self.parameter_types()?, dependencies, hints: Hints::default() })
     }
 
     /// A value as a client sees it: object ids of relations and the like by name, records as text.
@@ -369,4 +374,13 @@ pub(super) fn settings_of(text: &TextSettings) -> QuerySettings {
 fn text_settings_of(settings: &QuerySettings, now: &TextSettings) -> TextSettings {
     let zone = Zone::parse(&settings.time_zone).unwrap_or_else(Zone::utc);
     TextSettings { now_us: now.now_us, ..settings.text_in(zone) }
+}
+
+/// The query of a statement that is one.
+fn query_of(statement: &mut BoundStatement) -> Option<&mut BoundQuery> {
+    match statement {
+        BoundStatement::Query(query) | BoundStatement::CopyTo(query, _) | BoundStatement::DeclareCursor { query, .. } => Some(query),
+        BoundStatement::CreateAs(create) => Some(&mut create.query),
+        _ => None,
+    }
 }

@@ -232,6 +232,8 @@ pub struct MaterializedView {
     pub settings: QuerySettings,
     /// Columns whose values are unique, once the plan has told.
     pub unique_key: Option<Vec<usize>>,
+    /// The order of its joins, as [`crate::optimize::join_order::JoinOrder`] writes it, which its state depends on. None: as they are written.
+    pub join_order: Option<String>,
 }
 
 /// Where a sink's rows come from.
@@ -256,6 +258,8 @@ pub struct Sink {
     pub options: BTreeMap<String, String>,
     /// Settings it was created under.
     pub settings: QuerySettings,
+    /// The order of its query's joins, as that of a materialized view.
+    pub join_order: Option<String>,
 }
 
 /// An index.
@@ -336,6 +340,24 @@ impl Object {
             ObjectBody::View(view) => view.definition = text,
             ObjectBody::MaterializedView(view) => view.definition = text,
             ObjectBody::Sink(sink) => sink.input = SinkInput::Query(text),
+            _ => {}
+        }
+    }
+
+    /// The order of the joins of a materialized view or sink.
+    pub fn join_order(&self) -> Option<&str> {
+        match &self.body {
+            ObjectBody::MaterializedView(view) => view.join_order.as_deref(),
+            ObjectBody::Sink(sink) => sink.join_order.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Sets it, once the plan has told.
+    pub fn set_join_order(&mut self, text: Option<String>) {
+        match &mut self.body {
+            ObjectBody::MaterializedView(view) => view.join_order = text,
+            ObjectBody::Sink(sink) => sink.join_order = text,
             _ => {}
         }
     }

@@ -76,6 +76,8 @@ enum BodyRecord {
         options: BTreeMap<String, String>,
         settings: SettingsRecord,
         unique_key: Option<Vec<usize>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        join_order: Option<String>,
     },
     Sink {
         columns: Vec<ColumnRecord>,
@@ -84,6 +86,8 @@ enum BodyRecord {
         emit_on_window_close: bool,
         options: BTreeMap<String, String>,
         settings: SettingsRecord,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        join_order: Option<String>,
     },
     Index {
         relation: u64,
@@ -193,6 +197,7 @@ fn write_object(object: &Object) -> ObjectRecord {
             options: view.options.clone(),
             settings: write_settings(&view.settings),
             unique_key: view.unique_key.clone(),
+            join_order: view.join_order.clone(),
         },
         ObjectBody::Sink(sink) => BodyRecord::Sink {
             columns: columns(&sink.columns),
@@ -201,6 +206,7 @@ fn write_object(object: &Object) -> ObjectRecord {
             emit_on_window_close: sink.emit_on_window_close,
             options: sink.options.clone(),
             settings: write_settings(&sink.settings),
+            join_order: sink.join_order.clone(),
         },
         ObjectBody::Index(index) => BodyRecord::Index { relation: index.relation, columns: index.columns.clone(), unique: index.unique },
     };
@@ -239,17 +245,26 @@ fn read_object(record: ObjectRecord) -> Result<Object> {
             options,
         }),
         BodyRecord::View { columns: list, definition } => ObjectBody::View(View { columns: columns(list)?, definition }),
-        BodyRecord::MaterializedView { columns: list, definition, emit_on_window_close, options, settings, unique_key } => {
+        BodyRecord::MaterializedView { columns: list, definition, emit_on_window_close, options, settings, unique_key, join_order } => {
             let (columns, settings) = (columns(list)?, read_settings(settings));
-            ObjectBody::MaterializedView(MaterializedView { columns, definition, emit_on_window_close, options, settings, unique_key })
+            ObjectBody::MaterializedView(MaterializedView {
+                columns,
+                definition,
+                emit_on_window_close,
+                options,
+                settings,
+                unique_key,
+                join_order,
+            })
         }
-        BodyRecord::Sink { columns: list, from, definition, emit_on_window_close, options, settings } => {
+        BodyRecord::Sink { columns: list, from, definition, emit_on_window_close, options, settings, join_order } => {
             let input = match (from, definition) {
                 (Some(id), _) => SinkInput::Relation(id),
                 (None, Some(text)) => SinkInput::Query(text),
                 (None, None) => return Err(PlanError::internal("catalog record of a sink without input")),
             };
-            ObjectBody::Sink(Sink { columns: columns(list)?, input, emit_on_window_close, options, settings: read_settings(settings) })
+            let (columns, settings) = (columns(list)?, read_settings(settings));
+            ObjectBody::Sink(Sink { columns, input, emit_on_window_close, options, settings, join_order })
         }
         BodyRecord::Index { relation, columns, unique } => ObjectBody::Index(Index { relation, columns, unique }),
     };

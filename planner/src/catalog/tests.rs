@@ -45,6 +45,7 @@ fn view(id: u64, name: &str, on: u64) -> Object {
         options: BTreeMap::new(),
         settings: QuerySettings::default(),
         unique_key: Some(vec![0]),
+        join_order: Some("1;0,1 (0 1)".into()),
     });
     Object {
         id,

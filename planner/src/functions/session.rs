@@ -26,7 +26,6 @@ use datafusion::{
     },
     optimizer::Analyzer,
     physical_expr::create_physical_expr,
-    physical_optimizer::optimizer::PhysicalOptimizer,
     physical_plan::{ExecutionPlan, PhysicalExpr},
     physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner},
     prelude::SessionConfig,
@@ -36,7 +35,7 @@ use crate::{
     error::Result,
     interrupt::{Interrupt, interruptible, interruptible_physical},
     logical::window_exec::WindowPlanner,
-    optimize::batch_rules,
+    optimize::{batch_rules, physical_rules},
     types::SqlType,
     unnest::unnest,
 };
@@ -76,7 +75,7 @@ pub fn session_state(
     all.extend(planners);
     SessionStateBuilder::new()
         .with_optimizer_rules(interruptible(batch_rules()))
-        .with_physical_optimizer_rules(interruptible_physical(PhysicalOptimizer::new().rules))
+        .with_physical_optimizer_rules(interruptible_physical(physical_rules()))
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use datafusion::optimizer::{Optimizer, OptimizerRule, extract_equijoin_predicate::ExtractEquijoinPredicate};
+use datafusion::optimizer::{
+    Optimizer, OptimizerRule, eliminate_join::EliminateJoin, extract_equijoin_predicate::ExtractEquijoinPredicate,
+};
 
 use super::null_safe_keys::NullSafeKeys;
 use crate::unnest::UnnestLimits;
@@ -11,6 +13,10 @@ use crate::unnest::UnnestLimits;
 pub(crate) fn batch_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![Arc::new(UnnestLimits), Arc::new(NullSafeKeys)];
     for rule in Optimizer::new().rules {
+        // It makes semi joins of some inner ones, depending on their order, and comes after that has been chosen.
+        if rule.name() == EliminateJoin::new().name() {
+            continue;
+        }
         if rule.name() == ExtractEquijoinPredicate::new().name() {
             rules.push(Arc::new(NullSafeKeys));
         }

@@ -1,6 +1,8 @@
 //! From an analyzed logical plan to one that a changelog can be maintained for: DataFusion's rules that are safe on changelogs, in their
 //! order, with our own rules between them.
 //!
+//! When they have settled, the joins are put in order (`join_order`), of views as of queries.
+//!
 //! Absent on purpose: every rule that pushes LIMIT (a limit below anything changes which rows a changelog keeps), `SingleDistinctToGroupBy`
 //! (the aggregate keeps distinct values itself), and folding of the clock (the optimizer is given no start time).
 
@@ -8,12 +10,17 @@ mod batch;
 mod config;
 mod correlated_limit;
 mod distinct_on;
+mod estimate;
+mod filter_pushdown;
+pub mod join_order;
 mod limit;
 mod null_safe_keys;
 mod rank_filter;
 mod scalar_subquery;
+mod selectivity;
 mod single_value;
 mod sort;
+pub mod statistics;
 mod subquery_predicate;
 #[cfg(test)]
 mod tests;
@@ -24,9 +31,9 @@ use datafusion::{
     common::{DataFusionError, config::ConfigOptions},
     logical_expr::{LogicalPlan, logical_plan::Subquery},
     optimizer::{
-        Optimizer, OptimizerRule, common_subexpr_eliminate::CommonSubexprEliminate, decorrelate_lateral_join::DecorrelateLateralJoin,
-        decorrelate_predicate_subquery::DecorrelatePredicateSubquery, eliminate_cross_join::EliminateCrossJoin,
-        eliminate_duplicated_expr::EliminateDuplicatedExpr, eliminate_filter::EliminateFilter,
+        Optimizer, OptimizerConfig, OptimizerRule, common_subexpr_eliminate::CommonSubexprEliminate,
+        decorrelate_lateral_join::DecorrelateLateralJoin, decorrelate_predicate_subquery::DecorrelatePredicateSubquery,
+        eliminate_cross_join::EliminateCrossJoin, eliminate_duplicated_expr::EliminateDuplicatedExpr, eliminate_filter::EliminateFilter,
         eliminate_group_by_constant::EliminateGroupByConstant, eliminate_join::EliminateJoin, eliminate_outer_join::EliminateOuterJoin,
         extract_equijoin_predicate::ExtractEquijoinPredicate, optimize_projections::OptimizeProjections, optimize_unions::OptimizeUnions,
         propagate_empty_relation::PropagateEmptyRelation, push_down_filter::PushDownFilter,
@@ -35,11 +42,16 @@ use datafusion::{
     },
 };
 
+use self::{
+    join_order::{BatchCost, Hints, Ordered, Ordering, order_joins},
+    statistics::Statistics,
+};
 use crate::{
     error::PlanError,
     interrupt::{Interrupt, interruptible},
 };
 pub(crate) use batch::batch_rules;
+pub(crate) use filter_pushdown::physical_rules;
 pub(crate) use rank_filter::is_ranking;
 pub(crate) use single_value::SINGLE_VALUE;
 
@@ -88,6 +100,44 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 pub fn optimize(plan: LogicalPlan, options: &ConfigOptions, interrupt: &Interrupt) -> Result<LogicalPlan, PlanError> {
     let config = config::StreamOptimizerConfig::new(options, interrupt);
     Optimizer::with_rules(interruptible(rules())).optimize(plan, &config, |_, _| {}).map_err(|error| refused_subquery(error.into()))
+}
+
+/// Orders the joins of what [`optimize`] has made.
+///
+/// # Errors
+/// As [`optimize`].
+pub fn order_view(
+    plan: LogicalPlan,
+    ordering: &Ordering<'_>,
+    options: &ConfigOptions,
+    interrupt: &Interrupt,
+) -> Result<Ordered, PlanError> {
+    let ordered = order_joins(plan, ordering, interrupt)?;
+    // A plan that stays as it is written stays so to the last operator: there may be state for it.
+    if ordered.is_changed() { settled(ordered, &config::StreamOptimizerConfig::new(options, interrupt)) } else { Ok(ordered) }
+}
+
+/// Orders the joins of what the rules of [`crate::functions::session::session_state`] have made. `config` is the session that will run the plan.
+///
+/// # Errors
+/// What the interrupt of its options says; XX000 if a plan cannot be rebuilt.
+pub fn order_query(
+    plan: LogicalPlan,
+    statistics: &dyn Statistics,
+    hints: &Hints,
+    config: &dyn OptimizerConfig,
+) -> Result<Ordered, PlanError> {
+    let interrupt = Interrupt::of(&config.options());
+    let ordered = order_joins(plan, &Ordering::Chosen { statistics, model: &BatchCost, hints }, &interrupt)?;
+    if ordered.has_joins { settled(ordered, config) } else { Ok(ordered) }
+}
+
+/// Joins of which nothing but a match is wanted become semi joins, new filters go to the scans, and joins carry only the columns that are read above them.
+fn settled(ordered: Ordered, config: &dyn OptimizerConfig) -> Result<Ordered, PlanError> {
+    let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
+        vec![Arc::new(EliminateJoin::new()), Arc::new(PushDownFilter::new()), Arc::new(OptimizeProjections::new())];
+    let plan = Optimizer::with_rules(interruptible(rules)).optimize(ordered.plan, config, |_, _| {})?;
+    Ok(Ordered { plan, ..ordered })
 }
 
 /// DataFusion's checks of subqueries know nothing of views; what they refuse gets our words.

@@ -10,6 +10,7 @@ mod runner;
 
 use std::collections::BTreeMap;
 
+pub(crate) use self::history::Numbers;
 use self::{history::History, reference::Reference, runner::Runner};
 use crate::test_bench::Bench;
 

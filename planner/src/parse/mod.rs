@@ -12,6 +12,7 @@ mod create_relation;
 mod cursor;
 mod dialect;
 mod grammar;
+mod hint;
 mod limits;
 mod maintenance;
 mod script;
@@ -28,6 +29,7 @@ use std::sync::Arc;
 use sqlparser::tokenizer::{Token, Tokenizer};
 
 use dialect::MillpondDialect;
+pub(crate) use hint::hint_comments;
 pub use limits::{MAX_NESTING, MAX_STATEMENT_BYTES, with_deep_stack};
 pub use statement::{ParsedStatement, Statement};
 

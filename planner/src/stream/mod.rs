@@ -17,4 +17,4 @@ mod watermark;
 mod window_close;
 
 pub use relations::{StreamRelation, StreamRelations};
-pub use view::{Root, StreamPlan, ViewOptions, plan_view};
+pub use view::{Joins, Root, StreamPlan, ViewOptions, plan_view};

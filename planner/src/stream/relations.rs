@@ -2,12 +2,17 @@
 
 use arrow::datatypes::SchemaRef;
 
-use crate::relation_source::RelationKind;
+use crate::{optimize::statistics::RelationStatistics, relation_source::RelationKind};
 
 /// The relations of the catalog, by id.
 pub trait StreamRelations {
     /// The relation, if it exists and a view may read it.
     fn relation(&self, id: u64) -> Option<StreamRelation>;
+
+    /// What is known of its rows now.
+    fn statistics(&self, _id: u64) -> Option<RelationStatistics> {
+        None
+    }
 }
 
 /// A source, table or materialized view as a view reads it.

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use datafusion::{common::config::ConfigOptions, logical_expr::LogicalPlan};
+use datafusion::{
+    common::{config::ConfigOptions, tree_node::TreeNodeRecursion},
+    logical_expr::{LogicalPlan, TableSource},
+};
 use millpond_engine::graph::{CollectionKeySpec, DataflowGraph, OperatorSpec};
 
 use super::{
@@ -16,7 +19,12 @@ use crate::{
     error::Result,
     interrupt::Interrupt,
     lower::{Lowering, fragments, share_scans},
-    optimize::optimize,
+    optimize::{
+        join_order::{Hints, JoinOrder, Ordered, Ordering, ViewCost},
+        optimize, order_view,
+        statistics::{RelationStatistics, Statistics},
+    },
+    relation_source::RelationSource,
 };
 
 /// What becomes of the rows.
@@ -40,14 +48,32 @@ pub struct ViewOptions {
     pub root: Root,
     /// The creating session's options: functions are evaluated under them, for ever (time zone).
     pub config: Arc<ConfigOptions>,
+    /// Where the order of its joins comes from.
+    pub joins: Joins,
     /// Asked whether the plan is still wanted.
     pub interrupt: Interrupt,
+}
+
+/// Where the order of a view's joins comes from. State is kept by the operators of one plan, so a view keeps the order that it was created with, whatever
+/// its relations have become.
+#[derive(Clone, Debug)]
+pub enum Joins {
+    /// It is created now: the order is chosen, by what is known and what the statement says.
+    Chosen(Hints),
+    /// It was created before, with this order.
+    Kept(JoinOrder),
 }
 
 impl ViewOptions {
     /// A view maintained in the collection `id`, under default options.
     pub fn collection(id: u64) -> Self {
-        Self { emit_on_window_close: false, root: Root::Collection { id }, config: Arc::default(), interrupt: Interrupt::never() }
+        Self {
+            emit_on_window_close: false,
+            root: Root::Collection { id },
+            config: Arc::default(),
+            joins: Joins::Chosen(Hints::default()),
+            interrupt: Interrupt::never(),
+        }
     }
 }
 
@@ -68,6 +94,10 @@ pub struct StreamPlan {
     pub late_rows_diverted: bool,
     /// What the user should know: shown as NOTICEs.
     pub warnings: Vec<String>,
+    /// The order of its joins, to be kept.
+    pub join_order: JoinOrder,
+    /// How that was chosen, for EXPLAIN.
+    pub join_report: String,
 }
 
 /// Plans a view over an analyzed query.
@@ -77,9 +107,9 @@ pub struct StreamPlan {
 /// says.
 pub fn plan_view(plan: &LogicalPlan, relations: &dyn StreamRelations, options: &ViewOptions) -> Result<StreamPlan> {
     supported::check(plan)?;
-    let optimized = optimize(plan.clone(), &options.config, &options.interrupt)?;
+    let ordered = ordered(optimize(plan.clone(), &options.config, &options.interrupt)?, relations, options)?;
     let mut lowering = Lowering::new(relations, &options.config);
-    let lowered = lowering.lower(&optimized)?;
+    let lowered = lowering.lower(&ordered.plan)?;
     let lowered = if options.emit_on_window_close { window_close::emit_on_close(&mut lowering, lowered)? } else { lowered };
     let schema = stored_schema(plan);
     let types: Vec<DataType> = schema.fields().iter().map(|field| field.data_type().clone()).collect();
@@ -102,7 +132,41 @@ pub fn plan_view(plan: &LogicalPlan, relations: &dyn StreamRelations, options: &
         watermark_columns,
         late_rows_diverted,
         warnings: lowering.warnings,
+        join_order: ordered.order,
+        join_report: ordered.report,
     })
+}
+
+/// The plan with its joins in order. Where any relation has a watermark they stay as they are written: which join a bound on time stands at decides what
+/// state is ever freed and which windows close.
+fn ordered(plan: LogicalPlan, relations: &dyn StreamRelations, options: &ViewOptions) -> Result<Ordered> {
+    let statistics = OfRelations(relations);
+    let as_written = Ordering::Kept(JoinOrder::as_written());
+    let ordering = match &options.joins {
+        Joins::Kept(order) => Ordering::Kept(order.clone()),
+        Joins::Chosen(_) if has_watermark(&plan, relations)? => as_written,
+        Joins::Chosen(hints) => Ordering::Chosen { statistics: &statistics, model: &ViewCost, hints },
+    };
+    order_view(plan, &ordering, &options.config, &options.interrupt)
+}
+
+fn has_watermark(plan: &LogicalPlan, relations: &dyn StreamRelations) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        let relation = RelationSource::of(node).and_then(|source| relations.relation(source.id));
+        found |= relation.is_some_and(|relation| relation.watermark_column.is_some());
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// What is known of the relations that a view may read.
+struct OfRelations<'a>(&'a dyn StreamRelations);
+
+impl Statistics for OfRelations<'_> {
+    fn of(&self, source: &dyn TableSource) -> Option<RelationStatistics> {
+        self.0.statistics(source.downcast_ref::<RelationSource>()?.id)
+    }
 }
 
 fn add_root(lowering: &mut Lowering<'_>, query: NodeIndex, root: Root, key: &CollectionKeySpec, schema: &SchemaRef) -> NodeIndex {

@@ -106,7 +106,7 @@ pub(crate) async fn declare(
     }
     let run = select::prepare(session, query.plan.clone(), values, Vec::new(), cancel.clone()).await?;
     // Its rows are of later statements, which have cancels of their own.
-    let run = Run { cancel: Cancel::never(), ..run };
+    let run = Run { cancel: Cancel::never(), ..run.with_hints(&query.hints) };
     let rows = cancel.race(run::stream(&session.server, run)).await?;
     let columns = query.columns.iter().map(statement::column).collect();
     let committed = session.transaction.phase() == Phase::Idle;

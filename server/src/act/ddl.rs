@@ -191,7 +191,7 @@ async fn create_table_as(
     let server = session.server.clone();
     let rows = if create_as.fill {
         let run = select::prepare(session, create_as.query.plan.clone(), &[], Vec::new(), cancel.clone()).await?;
-        run::collect(&server, run).await?
+        run::collect(&server, run.with_hints(&create_as.query.hints)).await?
     } else {
         Vec::new()
     };
@@ -214,17 +214,19 @@ async fn create_job(session: &mut Session, object: &Object, tag: String, guard: 
     let server = session.server.clone();
     let mut object = object.clone();
     jobs::keep_session_options(session, &mut object);
-    let change = &CatalogChange::put(object);
-    let object = put_object(change)?;
     jobs::check_options(&server, &object)?;
     let background = match &object.body {
         ObjectBody::MaterializedView(view) => jobs::in_background(&view.options),
         _ => true,
     };
-    let changed = server.catalog.snapshot().apply(change)?;
+    let changed = server.catalog.snapshot().apply(&CatalogChange::put(object.clone()))?;
     jobs::check_exactness(&changed, &object)?;
+    jobs::catch_up(&server, &changed, &object, cancel).await?;
     // Its lowering has no bound by the length of its text.
-    let plan = tokio::task::block_in_place(|| jobs::plan(&server, &changed, &object, &cancel.interrupt()))?;
+    let plan = tokio::task::block_in_place(|| jobs::plan_new(&server, &changed, &object, &cancel.interrupt()))?;
+    object.set_join_order((!plan.join_order.is_as_written()).then(|| plan.join_order.to_string()));
+    let change = &CatalogChange::put(object);
+    let object = put_object(change)?;
     if let ObjectBody::Sink(sink) = &object.body {
         let spec = jobs::sink_spec(&object.name, sink, &plan.schema, plan.append_only)?;
         // A job would go on trying; who creates the sink hears of it at once.

@@ -8,6 +8,7 @@ use millpond_planner::{
     bind::{Bound, BoundStatement},
     catalog::Catalog,
     explain::explain_graph,
+    optimize::join_order::Hints,
     parse::statement::Explain,
 };
 
@@ -29,35 +30,47 @@ pub(crate) async fn execute(session: &mut Session, explain: &Explain, parameters
     let catalog = session.catalog();
     let bound = binding::bind(session, &catalog, &explain.statement, &parameters.types, cancel)?;
     let text = match explained_plan(&bound) {
-        Some(plan) => bounded(session, plan.clone(), &parameters.values, explain, cancel).await?,
-        None => continuous(session, &catalog, &bound, explain, cancel)?,
+        Some((plan, hints)) => bounded(session, (plan.clone(), hints), &parameters.values, explain, cancel).await?,
+        None => continuous(session, &catalog, &bound, explain, cancel).await?,
     };
     text_rows(&["QUERY PLAN"], text.lines().map(|line| vec![line.to_owned()]).collect(), RowsTag::Explain)
 }
 
-/// The bounded plan of a statement that has one.
-fn explained_plan(bound: &Bound) -> Option<&LogicalPlan> {
+/// The bounded plan of a statement that has one, and what its text says of it.
+fn explained_plan(bound: &Bound) -> Option<(&LogicalPlan, Hints)> {
     match &bound.statement {
-        BoundStatement::Query(query) | BoundStatement::CopyTo(query, _) | BoundStatement::DeclareCursor { query, .. } => Some(&query.plan),
-        BoundStatement::Insert(insert) => Some(&insert.plan),
-        BoundStatement::Update(update) => Some(&update.plan),
-        BoundStatement::Delete(delete) => Some(&delete.plan),
+        BoundStatement::Query(query) | BoundStatement::CopyTo(query, _) | BoundStatement::DeclareCursor { query, .. } => {
+            Some((&query.plan, query.hints.clone()))
+        }
+        BoundStatement::Insert(insert) => Some((&insert.plan, Hints::default())),
+        BoundStatement::Update(update) => Some((&update.plan, Hints::default())),
+        BoundStatement::Delete(delete) => Some((&delete.plan, Hints::default())),
         _ => None,
     }
 }
 
-async fn bounded(session: &mut Session, plan: LogicalPlan, values: &[ScalarValue], explain: &Explain, cancel: &Cancel) -> Result<String> {
+async fn bounded(
+    session: &mut Session,
+    (plan, hints): (LogicalPlan, Hints),
+    values: &[ScalarValue],
+    explain: &Explain,
+    cancel: &Cancel,
+) -> Result<String> {
     let run = select::prepare(session, plan, values, Vec::new(), cancel.clone()).await?;
+    let run = run.with_hints(&hints);
     let server = session.server.clone();
     let (analyze, verbose) = (explain.analyze, explain.verbose);
     let work = async move {
         let started = Instant::now();
-        let query = server.queries.plan(&run.plan, run.rows, run.now_us, false, &run.interrupt).await?;
+        let query = server.queries.plan(&run.query, false).await?;
         let planned = started.elapsed();
         if !analyze {
             let mut text = query.explain(verbose);
             if verbose {
-                text.push_str(&format!("\nLogical plan:\n{}", server.queries.optimize(&run.plan, &run.interrupt)?.display_indent()));
+                text.push_str(&format!(
+                    "\nLogical plan:\n{}",
+                    server.queries.optimize(&run.query.plan, &run.query.hints, &run.query.interrupt)?.display_indent()
+                ));
             }
             return Ok(text);
         }
@@ -79,7 +92,7 @@ async fn bounded(session: &mut Session, plan: LogicalPlan, values: &[ScalarValue
 }
 
 /// The graph of a materialized view or sink that a statement would create.
-fn continuous(session: &Session, catalog: &Catalog, bound: &Bound, explain: &Explain, cancel: &Cancel) -> Result<String> {
+async fn continuous(session: &mut Session, catalog: &Catalog, bound: &Bound, explain: &Explain, cancel: &Cancel) -> Result<String> {
     let refused = || SqlError::unsupported(format!("EXPLAIN {} is not supported", explain.statement.statement.tag()));
     let BoundStatement::CreateAs(create) = &bound.statement else { return Err(refused()) };
     if explain.analyze {
@@ -89,7 +102,8 @@ fn continuous(session: &Session, catalog: &Catalog, bound: &Bound, explain: &Exp
     let Some(change) = &create.change else { return Ok(String::new()) };
     let object = change.object().ok_or_else(refused)?;
     let changed = catalog.apply(change)?;
-    let plan = tokio::task::block_in_place(|| jobs::plan(&session.server, &changed, object, &cancel.interrupt()))?;
+    jobs::catch_up(&session.server, &changed, object, cancel).await?;
+    let plan = tokio::task::block_in_place(|| jobs::plan_new(&session.server, &changed, object, &cancel.interrupt()))?;
     let name = |id: u64| changed.get(id).map_or_else(|| format!("relation {id}"), |object| object.name.clone());
-    Ok(explain_graph(&plan.graph, &name))
+    Ok(format!("{}{}", explain_graph(&plan.graph, &name), plan.join_report))
 }

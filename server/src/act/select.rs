@@ -14,6 +14,7 @@ use millpond_planner::{
     catalog::Catalog,
     functions::clock,
     interrupt::Interrupt,
+    optimize::join_order::Hints,
     relation_source::{RelationKind, RelationSource},
 };
 use millpond_storage::{
@@ -26,7 +27,7 @@ use crate::{
     answer::{Answer, BatchStream, Column, RowsTag},
     binding::planning,
     error::{Result, SqlError},
-    query::run::{self, Run},
+    query::run::{self, Run, Unplanned},
     relation::{
         contents::found_rows,
         left_out::LeftOutOfAll,
@@ -51,7 +52,7 @@ pub(crate) async fn open(
     values: &[ScalarValue],
     cancel: Cancel,
 ) -> Result<(Vec<Column>, BatchStream)> {
-    let run = prepare(session, query.plan.clone(), values, Vec::new(), cancel).await?;
+    let run = prepare(session, query.plan.clone(), values, Vec::new(), cancel).await?.with_hints(&query.hints);
     let stream = run::stream(&session.server, run).await?;
     Ok((query.columns.iter().map(statement::column).collect(), stream))
 }
@@ -86,7 +87,9 @@ pub(crate) async fn prepare(
     cancel.check()?;
     let left_out = LeftOutOfAll::new(opened.left_out, session.notices());
     let keep = Vec::<Arc<dyn Any + Send + Sync>>::new();
-    Ok(Run { plan, rows: opened.rows, now_us: session.now_us(), interrupt: cancel.interrupt(), cancel, left_out, keep })
+    let (hints, interrupt) = (Hints::default(), cancel.interrupt());
+    let query = Unplanned { plan, hints, rows: opened.rows, now_us: session.now_us(), interrupt };
+    Ok(Run { query, cancel, left_out, keep })
 }
 
 /// Where a key value of a lookup comes from.
@@ -110,7 +113,7 @@ pub(crate) fn lookup(session: &Session, catalog: &Catalog, query: &BoundQuery, i
     if !may_be_lookup(&query.plan) {
         return None;
     }
-    let plan = session.server.queries.optimize(&query.plan, interrupt).ok()?;
+    let plan = session.server.queries.optimize(&query.plan, &query.hints, interrupt).ok()?;
     let shape = Shape::of(&plan)?;
     let collection = session.server.engine.collection(shape.relation.id)?;
     let CollectionKey::Columns(key) = collection.key() else { return None };

@@ -13,10 +13,15 @@ use millpond_planner::{
     functions::session::{session_config, session_state},
     interrupt::Interrupt,
     logical::bounded::with_tables,
+    optimize::{
+        join_order::{Hints, Ordered},
+        order_query,
+    },
 };
 
 use tokio::runtime::Handle;
 
+use super::{run::Unplanned, statistics::QueryStatistics};
 use crate::{batch::BatchRuntime, binding::planning, error::Result, relation::contents::BATCH_ROWS};
 
 /// Queries over fewer rows than this run on one thread.
@@ -32,6 +37,7 @@ pub(crate) struct QueryEngine {
 pub(crate) struct Query {
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
+    join_report: String,
 }
 
 impl QueryEngine {
@@ -44,32 +50,42 @@ impl QueryEngine {
         Self { small: state(1), large: state(batch.threads()) }
     }
 
-    /// Optimizes a resolved plan over about so many rows and plans how to run it. `now_us` is the time of its transaction; `spills` avoids
-    /// operators that must keep everything in memory; `interrupt` ends planning.
+    /// Optimizes a query and plans how to run it. `spills` avoids operators that must keep everything in memory.
     ///
     /// # Errors
     /// What the optimizer finds out: constant expressions that fail, and plans that cannot be run.
-    pub(crate) async fn plan(&self, plan: &LogicalPlan, rows: u64, now_us: i64, spills: bool, interrupt: &Interrupt) -> Result<Query> {
-        let mut state = if rows < SMALL_ROWS { self.small.clone() } else { self.large.clone() };
-        state.execution_props_mut().query_execution_start_time = DateTime::<Utc>::from_timestamp_micros(now_us);
+    pub(crate) async fn plan(&self, query: &Unplanned, spills: bool) -> Result<Query> {
+        let mut state = if query.rows < SMALL_ROWS { self.small.clone() } else { self.large.clone() };
+        state.execution_props_mut().query_execution_start_time = DateTime::<Utc>::from_timestamp_micros(query.now_us);
         let options = state.config_mut().options_mut();
-        interrupt.watch(options);
+        query.interrupt.watch(options);
         if spills {
             options.optimizer.prefer_hash_join = false;
         }
         let work = async {
-            let plan = with_exchanges(state.create_physical_plan(&with_tables(plan.clone())?).await?)?;
-            Ok(Query { plan, context: state.task_ctx() })
+            let ordered = ordered(&state, &query.plan, &query.hints)?;
+            if ordered.is_complete {
+                // Each join is built from the side that was priced for it.
+                state.config_mut().options_mut().optimizer.join_reordering = false;
+            }
+            let plan = with_exchanges(state.query_planner().create_physical_plan(&ordered.plan, &state).await?)?;
+            Ok(Query { plan, context: state.task_ctx(), join_report: ordered.report })
         };
         planning(|| Handle::current().block_on(work))
     }
 
     /// Optimizes a plan without planning how to run it.
-    pub(crate) fn optimize(&self, plan: &LogicalPlan, interrupt: &Interrupt) -> Result<LogicalPlan> {
+    pub(crate) fn optimize(&self, plan: &LogicalPlan, hints: &Hints, interrupt: &Interrupt) -> Result<LogicalPlan> {
         let mut state = self.small.clone();
         interrupt.watch(state.config_mut().options_mut());
-        planning(|| Ok(state.optimize(&with_tables(plan.clone())?)?))
+        planning(|| Ok(ordered(&state, plan, hints)?.plan))
     }
+}
+
+/// The optimized plan with its joins in order.
+fn ordered(state: &SessionState, plan: &LogicalPlan, hints: &Hints) -> Result<Ordered> {
+    let optimized = state.optimize(&with_tables(plan.clone())?)?;
+    Ok(order_query(optimized, &QueryStatistics, hints, state)?)
 }
 
 impl Query {
@@ -78,13 +94,13 @@ impl Query {
         Ok(execute_stream(self.plan.clone(), self.context.clone())?)
     }
 
-    /// The plan as EXPLAIN shows it.
+    /// The plan as EXPLAIN shows it, and how its joins came into their order.
     pub(crate) fn explain(&self, verbose: bool) -> String {
-        displayable(self.plan.as_ref()).indent(verbose).to_string()
+        format!("{}{}", displayable(self.plan.as_ref()).indent(verbose), self.join_report)
     }
 
     /// The same after it has run, with what it took.
     pub(crate) fn explain_analyzed(&self) -> String {
-        DisplayableExecutionPlan::with_metrics(self.plan.as_ref()).indent(false).to_string()
+        format!("{}{}", DisplayableExecutionPlan::with_metrics(self.plan.as_ref()).indent(false), self.join_report)
     }
 }

@@ -5,7 +5,7 @@ use std::{any::Any, sync::Arc};
 use arrow::record_batch::RecordBatch;
 use datafusion::{logical_expr::LogicalPlan, physical_plan::SendableRecordBatchStream};
 use futures::{StreamExt, TryStreamExt, stream};
-use millpond_planner::interrupt::Interrupt;
+use millpond_planner::{interrupt::Interrupt, optimize::join_order::Hints};
 
 use crate::{
     answer::BatchStream,
@@ -15,33 +15,49 @@ use crate::{
     state::ServerState,
 };
 
-/// A query to run.
-pub(crate) struct Run {
+/// A query that is to be planned.
+#[derive(Clone)]
+pub(crate) struct Unplanned {
     /// Its plan, every scan resolved.
     pub(crate) plan: LogicalPlan,
+    /// What its text says of its plan.
+    pub(crate) hints: Hints,
     /// About how many rows it reads.
     pub(crate) rows: u64,
     /// The time of its transaction, microseconds since 1970.
     pub(crate) now_us: i64,
-    /// What ends it.
-    pub(crate) cancel: Cancel,
     /// What ends its planning.
     pub(crate) interrupt: Interrupt,
+}
+
+/// A query to run.
+pub(crate) struct Run {
+    /// The query.
+    pub(crate) query: Unplanned,
+    /// What ends it.
+    pub(crate) cancel: Cancel,
     /// Told when it has ended.
     pub(crate) left_out: LeftOutOfAll,
     /// What lives as long as it does.
     pub(crate) keep: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
+impl Run {
+    /// The same query, of whose plan its text says something.
+    pub(crate) fn with_hints(mut self, hints: &Hints) -> Self {
+        self.query.hints = hints.clone();
+        self
+    }
+}
+
 /// Runs a query. Errors of planning come here, those of execution in the stream.
 pub(crate) async fn stream(state: &Arc<ServerState>, run: Run) -> Result<BatchStream> {
-    let (server, plan, rows, now_us, interrupt) = (state.clone(), run.plan, run.rows, run.now_us, run.interrupt);
+    let (server, query) = (state.clone(), run.query);
     let start = async move {
-        let started = start(&server, &plan, rows, now_us, false, &interrupt).await?;
-        let (first, rest) = started;
+        let (first, rest) = start(&server, &query, false).await?;
         match first {
             // A hash join keeps one side in memory; sorting both instead spills.
-            Some(Err(error)) if error.sqlstate == "53200" => self::start(&server, &plan, rows, now_us, true, &interrupt).await,
+            Some(Err(error)) if error.sqlstate == "53200" => self::start(&server, &query, true).await,
             // What fails before there are any rows fails before they are described, as in Postgres when a constant cannot be computed.
             Some(Err(error)) => Err(error),
             first => Ok((first, rest)),
@@ -60,15 +76,8 @@ pub(crate) async fn stream(state: &Arc<ServerState>, run: Run) -> Result<BatchSt
 
 type Started = (Option<Result<RecordBatch>>, SendableRecordBatchStream);
 
-async fn start(
-    state: &Arc<ServerState>,
-    plan: &LogicalPlan,
-    rows: u64,
-    now_us: i64,
-    spills: bool,
-    interrupt: &Interrupt,
-) -> Result<Started> {
-    let query = state.queries.plan(plan, rows, now_us, spills, interrupt).await?;
+async fn start(state: &Arc<ServerState>, query: &Unplanned, spills: bool) -> Result<Started> {
+    let query = state.queries.plan(query, spills).await?;
     let mut batches = query.execute()?;
     let first = batches.next().await.map(|batch| batch.map_err(SqlError::from));
     Ok((first, batches))

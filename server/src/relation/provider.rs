@@ -9,7 +9,7 @@ use arrow::{
 use async_trait::async_trait;
 use datafusion::{
     catalog::{Session, TableProvider},
-    common::{Result, Statistics, stats::Precision, tree_node::TreeNodeRecursion},
+    common::{Constraints, Result, Statistics, stats::Precision, tree_node::TreeNodeRecursion},
     error::DataFusionError,
     execution::TaskContext,
     logical_expr::{Expr, TableProviderFilterPushDown, TableType},
@@ -36,12 +36,24 @@ use crate::{
 pub(crate) struct RelationTable {
     name: String,
     contents: Arc<dyn Contents>,
+    constraints: Constraints,
 }
 
 impl RelationTable {
     /// The relation called `name`.
     pub(crate) fn new(name: impl Into<String>, contents: Arc<dyn Contents>) -> Self {
-        Self { name: name.into(), contents }
+        Self { name: name.into(), contents, constraints: Constraints::default() }
+    }
+
+    /// The same with the constraints that its statement was bound with.
+    #[must_use]
+    pub(crate) fn with_constraints(&self, constraints: Constraints) -> Self {
+        Self { name: self.name.clone(), contents: self.contents.clone(), constraints }
+    }
+
+    /// The columns by which its rows are told apart; none if equal rows are counted.
+    pub(crate) fn key(&self) -> &[usize] {
+        self.contents.key()
     }
 }
 
@@ -49,6 +61,10 @@ impl RelationTable {
 impl TableProvider for RelationTable {
     fn schema(&self) -> SchemaRef {
         self.contents.schema()
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
     }
 
     fn table_type(&self) -> TableType {

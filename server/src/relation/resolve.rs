@@ -13,7 +13,7 @@ use millpond_planner::relation_source::{RelationKind, RelationSource};
 
 use crate::{
     error::{Result, SqlError},
-    relation::system::SystemSource,
+    relation::{provider::RelationTable, system::SystemSource},
 };
 
 /// What a plan reads.
@@ -56,11 +56,14 @@ pub(crate) fn resolve(
 ) -> Result<LogicalPlan> {
     let resolved = plan.transform_up_with_subqueries(|node| {
         let LogicalPlan::TableScan(mut scan) = node else { return Ok(Transformed::no(node)) };
-        let provider = if let Some(relation) = scan.source.downcast_ref::<RelationSource>() {
-            let table = tables.get(&relation.id).cloned();
-            table.ok_or_else(|| {
+        let provider: Arc<dyn TableProvider> = if let Some(relation) = scan.source.downcast_ref::<RelationSource>() {
+            let table = tables.get(&relation.id).cloned().ok_or_else(|| {
                 DataFusionError::External(Box::new(SqlError::internal(format!("relation {} was not opened", relation.id))))
-            })?
+            })?;
+            match table.downcast_ref::<RelationTable>() {
+                Some(table) => Arc::new(table.with_constraints(relation.constraints.clone())),
+                None => Arc::clone(&table),
+            }
         } else if let Some(relation) = scan.source.downcast_ref::<SystemSource>() {
             system(relation).map_err(|error| DataFusionError::External(Box::new(error)))?
         } else {

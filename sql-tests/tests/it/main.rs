@@ -7,6 +7,7 @@ mod damage_sources;
 mod disk_full;
 mod failures;
 mod fuzz;
+mod join_order;
 mod kills;
 mod objects;
 mod observe;

@@ -32,7 +32,14 @@ impl Binder<'_> {
         }
         let (query, input, columns) = self.sink_input(create)?;
         let Some(place) = place else { return Ok(BoundCreateAs { change: None, query, fill: false, notices }) };
-        let sink = Sink { columns, input, emit_on_window_close: create.emit_on_window_close, options, settings: self.query_settings() };
+        let sink = Sink {
+            columns,
+            input,
+            emit_on_window_close: create.emit_on_window_close,
+            options,
+            settings: self.query_settings(),
+            join_order: None,
+        };
         let object = self.new_object(place, sql, ObjectBody::Sink(sink));
         Ok(BoundCreateAs { change: Some(CatalogChange::put(object)), query, fill: false, notices })
     }

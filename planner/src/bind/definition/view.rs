@@ -45,6 +45,7 @@ impl Binder<'_> {
                 options: option_map(&create.options),
                 settings: self.query_settings(),
                 unique_key: None,
+                join_order: None,
             })
         } else {
             if create.emit_on_window_close {
