@@ -101,6 +101,15 @@ impl LiveState for SystemNames {
         Some(QualifiedName { schema: Some(relation.schema_name.to_owned()), name: relation.name.clone() })
     }
 
+    fn system_comment(&self, oid: i32, column: Option<usize>) -> Option<String> {
+        let relation = self.relations.iter().find(|relation| relation.oid == oid && relation.schema_name == "millpond")?;
+        let column = match column {
+            Some(number) => Some(relation.schema.fields().get(number - 1)?.name().as_str()),
+            None => None,
+        };
+        crate::system_tables::millpond::description(&relation.name, column).map(str::to_owned)
+    }
+
     fn type_function(&self, name: &str) -> Option<i32> {
         self.relations.functions().iter().find(|(_, known)| *known == name).map(|(oid, _)| *oid)
     }

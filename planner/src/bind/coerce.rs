@@ -65,7 +65,9 @@ impl Binder<'_> {
                 None => Err(PlanError::internal(format!("a literal {literal} without a type"))),
             },
             Expr::Placeholder(Placeholder { id, .. }) => {
-                let settled = self.settle_parameter(&id, to);
+                // Drivers send names for them, which only the catalog can read.
+                let sent = if to.is_oid() && *to != SqlType::Oid { &SqlType::Text } else { to };
+                let settled = self.settle_parameter(&id, sent);
                 if settled.sql_type == *to { Ok(settled) } else { self.coerce(settled, to, CoercionContext::Explicit, span) }
             }
             other => Err(PlanError::internal(format!("expression {other} without a type"))),

@@ -375,7 +375,7 @@ fn wrong_kind(object: &Object, span: Span) -> PlanError {
 pub(super) fn plain_name(name: &ObjectName) -> Result<String> {
     let qualified = QualifiedName::from_ast(name)?;
     match qualified.schema.as_deref() {
-        None | Some("pg_catalog") => Ok(qualified.name),
+        None | Some("pg_catalog" | "information_schema") => Ok(qualified.name),
         Some(_) => {
             let message = format!("function {qualified} does not exist");
             Err(PlanError::new(sqlstate::UNDEFINED_FUNCTION, message).at(name.span()))

@@ -38,6 +38,11 @@ pub trait LiveState: fmt::Debug + Send + Sync {
         None
     }
 
+    /// What a system relation is about, or its column of that number from 1 on.
+    fn system_comment(&self, _oid: i32, _column: Option<usize>) -> Option<String> {
+        None
+    }
+
     /// The number of a function that cannot be called, but that types name for their input and output.
     fn type_function(&self, _name: &str) -> Option<i32> {
         None

@@ -74,6 +74,12 @@ pub(crate) fn descriptions() -> impl Iterator<Item = (&'static str, &'static str
     DESCRIPTIONS.lines().filter_map(|line| line.split_once(": "))
 }
 
+/// What a relation of schema `millpond` is about, or one of its columns.
+pub(crate) fn description(relation: &str, column: Option<&str>) -> Option<&'static str> {
+    let wanted = column.map_or_else(|| relation.to_owned(), |column| format!("{relation}.{column}"));
+    descriptions().find(|(name, _)| *name == wanted).map(|(_, text)| text)
+}
+
 /// The name of an object as messages show it.
 fn name_of(context: &SystemContext<'_>, id: u64) -> Cell {
     context.catalog.get(id).map(|object| object.name.clone()).into()

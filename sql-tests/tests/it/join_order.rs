@@ -24,6 +24,11 @@ fn leaves(order: &[String]) -> Vec<&str> {
         .collect()
 }
 
+/// The joins and relations of an order, without what is expected of them.
+fn shape(order: &[String]) -> Vec<&str> {
+    order.iter().skip(1).filter_map(|line| line.split("  (rows=").next()).collect()
+}
+
 #[test]
 fn a_view_keeps_its_order_over_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -40,17 +45,15 @@ fn a_view_keeps_its_order_over_a_restart() {
     ] {
         session.query(statement).expect(statement);
     }
-    let definition = format!("CREATE MATERIALIZED VIEW v AS {QUERY}");
+    let definition = format!("CREATE MATERIALIZED VIEW v AS {}", QUERY.replace("SELECT", "SELECT /*+ LEADING(a b) */"));
     let created = join_order(&mut session, &definition);
-    assert!(created.first().is_some_and(|line| line.starts_with("Join order, estimated")), "{created:?}");
-    let led = join_order(&mut session, &definition.replace("SELECT", "SELECT /*+ LEADING(c b) */"));
-    assert!(led.first().is_some_and(|line| line.ends_with("begun as the hint LEADING says")), "{led:?}");
+    assert_eq!(created.first().map(String::as_str), Some("Join order, estimated, begun as the hint LEADING says"), "{created:?}");
     session.query(&definition).expect("a view");
     session.query("INSERT INTO a SELECT g, g % 3 FROM generate_series(11, 20000) g").expect("rows");
     session.query("DELETE FROM c WHERE id > 3").expect("rows");
-    let grown = join_order(&mut session, &definition.replace(" v AS", " w AS"));
+    let grown = join_order(&mut session, &format!("CREATE MATERIALIZED VIEW w AS {QUERY}"));
     assert!(grown.iter().any(|line| line.trim() == "a  (rows=20000)"), "{grown:?}");
-    assert_ne!(leaves(&grown), leaves(&created), "{grown:?}\n{created:?}");
+    assert_ne!(shape(&grown), shape(&created));
     session.query("FLUSH").expect("it is there");
     server.kill();
 

@@ -120,6 +120,21 @@ fn parameters_are_checked() {
 
 /// Every type's binary form is read back by the server as the value it was.
 #[test]
+fn a_parameter_may_name_an_object() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.query("CREATE TABLE orders (id int)").expect("a table");
+    let ask = |sql: &str, name: &str| {
+        [parse("", sql, &[]), bind("", "", &[Some(name.as_bytes())], false, false), execute("", 0), sync()].concat()
+    };
+    let same = "SELECT c.relname FROM pg_class c WHERE c.oid = CAST($1 AS regclass)";
+    assert_eq!(rows(&client.exchange(&ask(same, "public.orders")).expect("answers")), [["orders"]]);
+    assert_eq!(rows(&client.exchange(&ask("SELECT $1::regtype::oid", "bigint")).expect("answers")), [["20"]]);
+    let missing = client.exchange(&ask(same, "nothing")).expect("answers");
+    assert_eq!(sqlstate(&missing).as_deref(), Some("42P01"));
+}
+
+#[test]
 fn binary_values_go_there_and_back() {
     let server = TestServer::start();
     let mut client = server.connect();

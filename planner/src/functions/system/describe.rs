@@ -189,7 +189,13 @@ pub(super) fn nothing(call: &Call<'_>) -> Result<ArrayRef> {
 
 pub(super) fn object_comment(call: &Call<'_>) -> Result<ArrayRef> {
     let (oids, environment) = (call.values::<Int32Type>(0)?, call.environment());
-    call.build_texts(|row| Ok(oids.get(row).and_then(|oid| object(environment, oid)?.comment.clone())))
+    call.build_texts(|row| {
+        let Some(oid) = oids.get(row) else { return Ok(None) };
+        Ok(match object(environment, oid) {
+            Some(object) => object.comment.clone(),
+            None => environment.live.system_comment(oid, None),
+        })
+    })
 }
 
 /// `table t`, `column a of table t`; NULL for what the catalog has not.
@@ -210,9 +216,11 @@ pub(super) fn column_comment(call: &Call<'_>) -> Result<ArrayRef> {
     let (oids, columns, environment) = (call.values::<Int32Type>(0)?, call.values::<Int32Type>(1)?, call.environment());
     call.build_texts(|row| {
         let (Some(oid), Some(column)) = (oids.get(row), columns.get(row)) else { return Ok(None) };
-        let number = usize::try_from(column).ok().and_then(|number| number.checked_sub(1));
-        let found = object(environment, oid).and_then(|object| object.columns().get(number?)?.comment.clone());
-        Ok(found)
+        let Some(number) = usize::try_from(column).ok().filter(|number| *number > 0) else { return Ok(None) };
+        Ok(match object(environment, oid) {
+            Some(object) => object.columns().get(number - 1).and_then(|column| column.comment.clone()),
+            None => environment.live.system_comment(oid, Some(number)),
+        })
     })
 }
 
