@@ -80,6 +80,8 @@ pub struct Driver {
     pub(super) tried: (Epoch, BTreeSet<SubtaskId>),
     /// Why the failure at hand is one of the whole job.
     pub(super) refusal: Option<String>,
+    /// When an epoch was sealed last.
+    pub(super) sealed_at: Instant,
 }
 
 /// How an attempt ended without a failure.
@@ -96,12 +98,19 @@ impl Driver {
         self.shared.coordinator.announce();
     }
 
-    pub(super) fn advance_collection(&self, to: ClosedEpoch) {
+    pub(super) fn advance_collection(&mut self, to: ClosedEpoch) {
         if let Some(collection) = &self.collection {
             collection.advance(to.epoch);
         }
-        self.handle.sealed.store(to.epoch.0, Ordering::Release);
-        self.handle.sealed_time_us.store(to.time_us as u64, Ordering::Relaxed);
+        self.on_sealed(to);
+    }
+
+    /// An epoch is sealed.
+    pub(super) fn on_sealed(&mut self, sealed: ClosedEpoch) {
+        self.handle.sealed.store(sealed.epoch.0, Ordering::Release);
+        self.handle.sealed_time_us.store(sealed.time_us as u64, Ordering::Relaxed);
+        self.sealed_at = Instant::now();
+        self.handle.rescale_seals();
         self.shared.coordinator.announce();
     }
 
@@ -138,6 +147,7 @@ impl Driver {
             parked_at: None,
             tried: (Epoch(0), BTreeSet::new()),
             refusal: None,
+            sealed_at: Instant::now(),
         }
     }
 
@@ -154,6 +164,7 @@ impl Driver {
         let ended = self.drive(&mut attempt).await;
         if let Err(error) = &ended {
             self.begin_recovery(RecoveryCause::Failure, Some(error.to_string()));
+            self.handle.rescale_stops(Instant::now());
             self.handle.say_why_whole(self.refusal.take());
         }
         if attempt.checkpoint_asked && !matches!(ended, Ok(Ended::Finished | Ended::Stopped)) {
@@ -181,11 +192,15 @@ impl Driver {
     async fn drive(&mut self, attempt: &mut Attempt) -> Result<Ended> {
         // Where nothing has come since the checkpoint there is nothing to catch up with.
         let stands_at = self.handle.sealed();
+        if stands_at >= self.shared.coordinator.closed().epoch {
+            self.handle.rescale_seals();
+        }
         self.note_progress(attempt, stands_at, self.shared.coordinator.closed());
         let mut pulse = self.shared.coordinator.pulse();
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {
             if matches!(attempt.renewal, Renewal::Due { .. }) {
+                self.handle.rescale_stopped();
                 self.shared.reach("rescale::due")?;
                 return Ok(Ended::Renewed);
             }
@@ -263,6 +278,7 @@ impl Driver {
         *self.handle.subtasks.lock() = self.spec.graph.fragments.iter().map(width).collect();
         self.handle.recover_from(injected);
         self.handle.reach(RecoveryStep::Restored);
+        self.handle.rescale_started(self.options.parallelism);
         in_flight.iter().for_each(|flight| running.inject(flight.barrier, &inputs));
         self.set_state(if ready { JobState::CatchingUp } else { JobState::Backfilling });
         self.note_backfill(&inputs, &positions);
@@ -318,7 +334,7 @@ impl Driver {
     }
 
     /// Injects the next barrier, if there is an epoch to close and room in flight.
-    fn inject(&self, attempt: &mut Attempt) -> Result<()> {
+    fn inject(&mut self, attempt: &mut Attempt) -> Result<()> {
         let full = attempt.is_full(self.options.checkpoint_interval);
         let closed = self.shared.coordinator.closed();
         if attempt.final_injected && attempt.ready && attempt.in_flight.is_empty() && self.handle.sealed() < closed.epoch {

@@ -13,6 +13,7 @@ pub mod inputs;
 mod life;
 pub mod recovery;
 mod renewal;
+pub mod rescale;
 pub mod running;
 mod seal;
 pub mod sink_driver;

@@ -4,7 +4,11 @@
 //! it. Each subtask leaves its state tables in memory, and ends. Those of the next attempt own other ranges of key groups and take over from the
 //! tables what is theirs ([`millpond_storage::state_table::HandedTables`]). Readers see the collection as it was until the next attempt seals.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use millpond_storage::{
     checkpoint::Checkpointer,
@@ -16,6 +20,7 @@ use super::{
     attempt::{Attempt, RunningCheckpoint},
     driver::Driver,
     recovery::RecoveryCause,
+    rescale::RescaleStatus,
     running::ScanPositions,
     spec::{JobOptions, Recovery},
 };
@@ -101,6 +106,8 @@ impl Driver {
         if options.parallelism != self.options.parallelism && !attempt.renewal.holds_back() {
             attempt.renewal = Renewal::Wanted;
             attempt.checkpoint_wanted = true;
+            let (from, now) = (self.options.parallelism, self.shared.coordinator.clock().wall_micros());
+            self.handle.order_rescale(RescaleStatus::new(self.spec.id, from, options.parallelism, now));
         }
         attempt.store.expect_rewinds(options.recovery != Recovery::Job);
         self.set_options(options);
@@ -114,6 +121,8 @@ impl Driver {
     pub(super) fn renew_at(&self, attempt: &mut Attempt, epoch: Epoch) {
         if attempt.renewal == Renewal::Next {
             self.begin_recovery(RecoveryCause::Alter, None);
+            // What is on its way has been waited for since the last epoch was sealed.
+            self.handle.rescale_stops(if attempt.in_flight.is_empty() { Instant::now() } else { self.sealed_at });
             attempt.renewal = Renewal::Begun(epoch);
             self.orders.hand_over_at(epoch);
         }
