@@ -170,10 +170,7 @@ impl Driver {
         if attempt.checkpoint_asked && !matches!(ended, Ok(Ended::Finished | Ended::Stopped)) {
             self.put_off.push_back(JobCommand::Checkpoint);
         }
-        let founding = match (&ended, attempt.renewal) {
-            (Ok(Ended::Renewed), Renewal::Due { handed_over: true }) => attempt.checkpoint_running.take(),
-            _ => None,
-        };
+        let founding = if matches!(ended, Ok(Ended::Renewed)) { attempt.checkpoint_running.take() } else { None };
         self.settling = attempt.give_up_checkpoint().await;
         // Nothing of this attempt is to run beside the next one. A callback that does not end in time is cut off from everything by then.
         if tokio::time::timeout(CANCEL_PATIENCE, attempt.running.tasks.shutdown()).await.is_err() {
@@ -199,7 +196,7 @@ impl Driver {
         let mut pulse = self.shared.coordinator.pulse();
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {
-            if matches!(attempt.renewal, Renewal::Due { .. }) {
+            if attempt.renewal == Renewal::Due {
                 self.handle.rescale_stopped();
                 self.shared.reach("rescale::due")?;
                 return Ok(Ended::Renewed);
@@ -306,6 +303,7 @@ impl Driver {
             final_injected: false,
             renewal: Renewal::None,
             handed: Vec::new(),
+            left: None,
             ready,
             can_overtake: self.spec.graph.aligned_fragments().contains(&false),
             state_bytes: BTreeMap::new(),
@@ -418,7 +416,7 @@ impl Driver {
         if barrier.kind.is_checkpoint() {
             flight.barriers = attempt.in_flight.iter().map(|flight| flight.barrier).chain([barrier]).collect();
         }
-        let timeout = self.options.aligned_checkpoint_timeout;
+        let timeout = attempt.renewal.timeout(self.options.aligned_checkpoint_timeout);
         if barrier.kind == BarrierKind::Checkpoint && attempt.may_overtake() {
             flight.switch_at = flight.injected_at.checked_add(timeout);
         }
@@ -452,7 +450,10 @@ impl Driver {
                     self.on_part(attempt, Part { id, part, delay: Duration::ZERO })?;
                 }
             }
-            TaskEvent::Cut { id, part } => self.on_part(attempt, Part { id, part, delay: Duration::ZERO })?,
+            TaskEvent::Cut { id, part, handed } => {
+                attempt.handed.extend(handed);
+                self.on_part(attempt, Part { id, part, delay: Duration::ZERO })?;
+            }
             TaskEvent::Failed { id, failure } => self.on_failed(attempt, id, *failure)?,
             TaskEvent::Restored { id } => self.handle.reach_alone(id, RecoveryStep::Restored),
             TaskEvent::Replayed { id } => self.on_replayed(attempt, id),

@@ -7,6 +7,7 @@ mod attempt;
 mod beginning;
 mod checkpoint;
 pub mod collector;
+mod completion;
 pub mod driver;
 mod failure;
 pub mod inputs;
