@@ -35,6 +35,7 @@ use crate::{
     job::{
         driver::Driver,
         recovery::RecoveryStatus,
+        rescale::RescaleStatus,
         running::JobInputs,
         sink_driver,
         spec::JobSpec,
@@ -401,6 +402,11 @@ impl Engine {
     /// Rows of `millpond.recoveries`.
     pub fn recoveries(&self) -> Vec<RecoveryStatus> {
         self.shared.jobs.read().values().flat_map(|job| job.recoveries()).collect()
+    }
+
+    /// Rows of `millpond.rescales`.
+    pub fn rescales(&self) -> Vec<RescaleStatus> {
+        self.shared.jobs.read().values().flat_map(|job| job.rescales()).collect()
     }
 
     /// Late rows: number since start, and the newest.

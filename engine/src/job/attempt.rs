@@ -14,9 +14,9 @@ use millpond_storage::{
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::{
-    checkpoint::CompleteCheckpoint,
+    completion::CompleteCheckpoint,
     inputs::BARRIERS_IN_FLIGHT,
-    renewal::Renewal,
+    renewal::{Left, Renewal},
     running::{JobInputs, Running, ScanPositions, StoredSplit},
 };
 use crate::{
@@ -59,6 +59,8 @@ pub(super) struct Attempt {
     pub(super) renewal: Renewal,
     /// What subtasks have left behind their last checkpoint.
     pub(super) handed: Vec<HandedTask>,
+    /// Where they have left it.
+    pub(super) left: Option<Left>,
     pub(super) ready: bool,
     /// Some fragment's state can be taken where it stands.
     pub(super) can_overtake: bool,
@@ -166,10 +168,9 @@ impl Attempt {
         self.in_flight.len() >= BARRIERS_IN_FLIGHT + extra
     }
 
-    /// Whether a checkpoint's barrier may pass what is in its way. What a job that is not readable yet has is begun anew after a crash, and one
-    /// that goes over to other settings has to come to a stop anyway.
+    /// Whether a checkpoint's barrier may pass what is in its way. What a job that is not readable yet has is begun anew after a crash.
     pub(super) fn may_overtake(&self) -> bool {
-        self.can_overtake && self.ready && self.renewal == Renewal::None
+        self.can_overtake && self.ready
     }
 
     /// When the next checkpoint waits no longer, and which it is.

@@ -17,7 +17,7 @@ use super::{
     checkpoint::{CUT_NOTE, FINISHED_NOTE, POSITIONS_NOTE, SKIPPED_NOTE, WATERMARKS_NOTE},
     driver::{Driver, Ended},
     life::Next,
-    renewal::Succession,
+    renewal::{Left, Succession},
     running::{JobInputs, ScanPositions},
     status::JobCommand,
 };
@@ -91,9 +91,10 @@ impl Driver {
     /// job had finished.
     pub(super) async fn begin(&mut self, inputs: &JobInputs) -> Result<Option<Beginning>> {
         let fragments = self.spec.graph.fragments.len();
-        if let Some(Succession { epoch, positions, applied, store, handed, checkpoint, checkpointer }) = self.succession.take() {
+        if let Some(Succession { epoch, left: Left { positions, restart }, store, handed, checkpoint, checkpointer }) =
+            self.succession.take()
+        {
             self.shared.reach("rescale::begin")?;
-            let restart = Restart::aligned(fragments, epoch).with_applied(applied);
             return Ok(Some(Beginning {
                 checkpointer,
                 store,

@@ -2,29 +2,29 @@
 
 use std::{
     collections::BTreeMap,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use millpond_storage::{
-    checkpoint::{CheckpointReport, Checkpointer, ManifestInput},
-    collection::Collection,
+    checkpoint::{InFlight, ManifestInput},
     epoch::Epoch,
     error::StorageError,
     state_table::TaskCheckpoint,
 };
+use serde::Serialize;
 
 use super::{
     attempt::{Attempt, CheckpointEnd, Part, RunningCheckpoint},
+    completion::{CompleteCheckpoint, Completion, Successors, failed, pause_after},
     driver::Driver,
-    failure::may_pass,
-    renewal::Renewal,
-    status::{CheckpointStatus, JobHandle, JobState, SubtaskCheckpoint},
+    renewal::{Left, Renewal},
+    running::ScanPositions,
+    status::{JobState, SubtaskCheckpoint},
 };
 use crate::{
     error::{EngineError, Result},
     message::{Barrier, BarrierKind},
-    task::restart::CutNote,
+    task::restart::{CutNote, Restart},
 };
 
 /// Name of the manifest note that holds the scan positions.
@@ -37,18 +37,6 @@ pub(super) const WATERMARKS_NOTE: &str = "applied_watermarks";
 pub(super) const FINISHED_NOTE: &str = "finished";
 /// Name of the manifest note that lists the rows that are left out, if there are any.
 pub(super) const SKIPPED_NOTE: &str = "skipped_rows";
-/// Pause after a checkpoint that the store refused; doubled for each further one.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Longest pause before another checkpoint is tried: so long a store that is back may be unnoticed.
-const LONGEST_RETRY: Duration = Duration::from_secs(16);
-
-/// A checkpoint whose manifest is written.
-pub(super) struct CompleteCheckpoint {
-    status: CheckpointStatus,
-    /// Nothing of the inputs is needed up to this epoch.
-    consumed: Epoch,
-}
-
 impl Driver {
     /// A subtask has given its part. When all have, and some did not wait for the barrier, the checkpoint need not wait for it either.
     pub(super) fn on_part(&self, attempt: &mut Attempt, mut part: Part) -> Result<()> {
@@ -77,62 +65,71 @@ impl Driver {
         parts: Vec<Part>,
         cut: Option<CutNote>,
     ) -> Result<()> {
-        let consumed = cut.as_ref().map_or(barrier.epoch, CutNote::consumed);
+        let (consumed, is_unaligned) = (cut.as_ref().map_or(barrier.epoch, CutNote::consumed), cut.is_some());
         attempt.applied = lowest_watermarks(&parts);
-        let mut notes = notes(attempt, barrier, &parts, cut.as_ref())?;
-        let skipped = self.orders.faults.skipped();
-        if !skipped.is_empty() {
-            notes.insert(SKIPPED_NOTE.to_string(), serde_json::to_string(&skipped).map_err(|e| EngineError::Internal(e.to_string()))?);
-        }
-        let upstream: Vec<Arc<Collection>> = attempt.inputs.collections.values().cloned().collect();
-        let named = attempt.inputs.collections.keys().map(|id| (*id, consumed)).collect();
+        let positions = positions(attempt, &parts, cut.as_ref());
+        let notes = self.notes(attempt, barrier, &positions, cut.as_ref())?;
         let (state, flights, subtasks) = split_parts(parts);
-        let manifest = ManifestInput { epoch: barrier.epoch, parts: state, in_flight: cut.map(|_| flights), upstream: named, notes };
-        let (own, checkpointer, job) = (self.collection.clone(), attempt.checkpointer.clone(), self.spec.id);
-        let is_unaligned = manifest.in_flight.is_some();
-        attempt.renewal.on_begun_checkpoint(barrier.epoch, attempt.ready, is_unaligned);
-        // Others go on meanwhile with what is given to this checkpoint now.
-        let hands_over = matches!(attempt.renewal, Renewal::Due { .. });
-        let previous = attempt.checkpoint_running.take();
-        let began = Instant::now();
-        // A job that nobody can read yet fails soon instead, and so does its definition.
-        let is_last = self.established && (barrier.kind == BarrierKind::Final || attempt.renewal == Renewal::Begun(barrier.epoch));
-        let (shared, handle) = (self.shared.clone(), self.handle.clone());
-        let task = self.shared.runtime.spawn(async move {
-            if let Some(mut previous) = previous
-                && let Err(error) = previous.end().await.result
-                && !(is_last && may_pass(&error))
-                && !(hands_over && is_carried_on(&error))
-            {
-                return Err(if hands_over { lost(error) } else { error });
-            }
-            let before = async {
-                shared.reach("job::flush")?;
-                // What the checkpoint is taken to contain must be durable before it says so: upstream changes, and this job's own.
-                for collection in upstream.iter().chain(&own) {
-                    let collection = collection.clone();
-                    tokio::task::spawn_blocking(move || collection.flush()).await.map_err(|e| EngineError::Internal(e.to_string()))??;
-                }
-                shared.reach("job::complete")?;
-                Ok(())
-            };
-            // Those who go on have no way to give again what has not been taken over.
-            before.await.map_err(|error: EngineError| if hands_over { lost(error) } else { error })?;
-            let report = match (is_last, hands_over) {
-                (true, _) => complete_last(&checkpointer, manifest, &handle, injected_at).await?,
-                (false, false) => checkpointer.complete(manifest).await?,
-                (false, true) => {
-                    let complete = checkpointer.complete(manifest).await.map_err(EngineError::from);
-                    // Also if it was refused: then what they gave goes into the first one of those that go on.
-                    checkpointer.succeed_tasks().await;
-                    complete.map_err(|error| if is_carried_on(&error) { error } else { lost(error) })?
-                }
-            };
-            let durations = (injected_at.elapsed(), began.elapsed());
-            Ok(CompleteCheckpoint { status: status(job, report, is_unaligned, durations, subtasks), consumed })
-        });
+        attempt.renewal.on_begun_checkpoint(barrier.epoch, attempt.ready);
+        let successors = if attempt.renewal == Renewal::Due {
+            let restart = self.restart_behind(barrier.epoch, cut, &flights)?.with_applied(attempt.applied.clone());
+            attempt.left = Some(Left { positions, restart });
+            Successors::Others
+        } else if barrier.kind == BarrierKind::Final && self.established {
+            Successors::None
+        } else {
+            // A job that nobody can read yet fails soon instead of waiting for the store, and so does its definition.
+            Successors::Same
+        };
+        let upstream = attempt.inputs.collections.keys().map(|id| (*id, consumed)).collect();
+        let in_flight = is_unaligned.then_some(flights);
+        let completion = Completion {
+            manifest: ManifestInput { epoch: barrier.epoch, parts: state, in_flight, upstream, notes },
+            injected_at,
+            consumed,
+            subtasks,
+            successors,
+            previous: attempt.checkpoint_running.take(),
+            collections: attempt.inputs.collections.values().chain(&self.collection).cloned().collect(),
+            checkpointer: attempt.checkpointer.clone(),
+            shared: self.shared.clone(),
+            handle: self.handle.clone(),
+        };
+        let task = self.shared.runtime.spawn(completion.complete());
         attempt.checkpoint_running = Some(RunningCheckpoint { epoch: barrier.epoch, injected_at, task });
         Ok(())
+    }
+
+    /// Where subtasks start that go on behind a checkpoint of which all parts have come.
+    fn restart_behind(&self, epoch: Epoch, cut: Option<CutNote>, flights: &[InFlight]) -> Result<Restart> {
+        let fragments = self.spec.graph.fragments.len();
+        match cut {
+            None => Ok(Restart::aligned(fragments, epoch)),
+            Some(cut) => Restart::unaligned(fragments, cut, flights.to_vec()),
+        }
+    }
+
+    /// What the job wants to find again.
+    fn notes(
+        &self,
+        attempt: &Attempt,
+        barrier: Barrier,
+        positions: &ScanPositions,
+        cut: Option<&CutNote>,
+    ) -> Result<BTreeMap<String, String>> {
+        let mut notes =
+            BTreeMap::from([(POSITIONS_NOTE.to_string(), json(positions)?), (WATERMARKS_NOTE.to_string(), json(&attempt.applied)?)]);
+        if let Some(cut) = cut {
+            notes.insert(CUT_NOTE.to_string(), json(cut)?);
+        }
+        if barrier.kind == BarrierKind::Final {
+            notes.insert(FINISHED_NOTE.to_string(), "true".to_string());
+        }
+        let skipped = self.orders.faults.skipped();
+        if !skipped.is_empty() {
+            notes.insert(SKIPPED_NOTE.to_string(), json(&skipped)?);
+        }
+        Ok(notes)
     }
 
     /// Answers whether the job has finished.
@@ -156,7 +153,7 @@ impl Driver {
         self.established = true;
         attempt.is_founded = true;
         let ends = attempt.final_injected && attempt.in_flight.is_empty();
-        attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint(epoch);
+        attempt.checkpoint_wanted |= attempt.renewal.on_checkpoint();
         if !attempt.ready && attempt.publishable_at(epoch) {
             attempt.ready = true;
             if let Some(collection) = &self.collection {
@@ -176,7 +173,7 @@ impl Driver {
     fn on_failed_checkpoint(&self, attempt: &mut Attempt, epoch: Epoch, duration: Duration, error: EngineError) -> Result<()> {
         self.handle.remember_checkpoint(failed(self.spec.id, epoch, duration, &error));
         // After the last checkpoint of an attempt its subtasks have ended.
-        let goes_on = !attempt.final_injected && !matches!(attempt.renewal, Renewal::Begun(_));
+        let goes_on = !attempt.final_injected;
         match error {
             EngineError::Storage(StorageError::Io { .. } | StorageError::ObjectStore { .. }) if goes_on => {
                 attempt.checkpoint_failures += 1;
@@ -193,72 +190,6 @@ impl Driver {
     }
 }
 
-/// Whether the next checkpoint takes over what was given to one that failed so.
-fn is_carried_on(error: &EngineError) -> bool {
-    matches!(error, EngineError::Storage(StorageError::Io { .. } | StorageError::ObjectStore { .. }))
-}
-
-/// The job has to start again from the checkpoint before.
-fn lost(error: EngineError) -> EngineError {
-    match error {
-        error if may_pass(&error) || matches!(error, EngineError::Storage(StorageError::GivenUp { .. })) => {
-            EngineError::Retryable(format!("the last checkpoint before a change of the job failed: {error}"))
-        }
-        other => other,
-    }
-}
-
-/// Completes the last checkpoint of an attempt, behind which no other comes that could take over its parts: it is tried until the store takes it.
-/// The subtasks have ended, and their job has all that it would have to restore from that store.
-async fn complete_last(
-    checkpointer: &Checkpointer,
-    mut manifest: ManifestInput,
-    handle: &JobHandle,
-    injected_at: Instant,
-) -> Result<CheckpointReport> {
-    let mut failures = 0;
-    loop {
-        let ManifestInput { epoch, in_flight, upstream, notes, .. } = &manifest;
-        let (epoch, in_flight, upstream, notes) = (*epoch, in_flight.clone(), upstream.clone(), notes.clone());
-        let error = match checkpointer.complete(manifest).await {
-            Ok(report) => return Ok(report),
-            Err(error) => EngineError::from(error),
-        };
-        if !may_pass(&error) {
-            return Err(error);
-        }
-        handle.remember_checkpoint(failed(handle.id, epoch, injected_at.elapsed(), &error));
-        failures += 1;
-        tokio::time::sleep(pause_after(failures, &handle.name, epoch, &error)).await;
-        // The parts have been taken over.
-        manifest = ManifestInput { epoch, parts: Vec::new(), in_flight, upstream, notes };
-    }
-}
-
-/// Tells of a checkpoint that is tried again, after so many failures. Answers after how long.
-fn pause_after(failures: u32, job: &str, epoch: Epoch, error: &EngineError) -> Duration {
-    let pause = FIRST_RETRY.saturating_mul(1 << (failures - 1).min(8)).min(LONGEST_RETRY);
-    tracing::warn!(job, %epoch, %error, failures, ?pause, "checkpoint failed; it is tried again");
-    pause
-}
-
-fn failed(job: u64, epoch: Epoch, duration: Duration, error: &EngineError) -> CheckpointStatus {
-    CheckpointStatus {
-        job,
-        epoch,
-        duration_us: duration.as_micros() as u64,
-        log_bytes: 0,
-        materialized_bytes: 0,
-        in_flight_bytes: None,
-        stored_bytes: 0,
-        replay_bytes: 0,
-        replay_us: 0,
-        async_us: 0,
-        subtasks: Vec::new(),
-        error: Some(error.to_string()),
-    }
-}
-
 /// Per node, the lowest watermark by which rows were late on any subtask.
 fn lowest_watermarks(parts: &[Part]) -> BTreeMap<usize, i64> {
     let mut lowest: BTreeMap<usize, i64> = BTreeMap::new();
@@ -268,27 +199,22 @@ fn lowest_watermarks(parts: &[Part]) -> BTreeMap<usize, i64> {
     lowest
 }
 
-/// What the job wants to find again.
-fn notes(attempt: &Attempt, barrier: Barrier, parts: &[Part], cut: Option<&CutNote>) -> Result<BTreeMap<String, String>> {
-    let failed = |error: serde_json::Error| EngineError::Internal(format!("notes of a checkpoint: {error}"));
-    let mut notes = BTreeMap::new();
-    let positions = match cut {
+/// Where the scans stand at a checkpoint.
+fn positions(attempt: &Attempt, parts: &[Part], cut: Option<&CutNote>) -> ScanPositions {
+    match cut {
         None => attempt.positions.clone(),
-        Some(cut) => {
-            notes.insert(CUT_NOTE.to_string(), serde_json::to_string(cut).map_err(failed)?);
+        Some(_) => {
             let places = parts.iter().map(|part| part.part.places.clone());
             attempt.positions_at_start.in_midst(&attempt.positions, places)
         }
-    };
-    notes.insert(POSITIONS_NOTE.to_string(), serde_json::to_string(&positions).map_err(failed)?);
-    notes.insert(WATERMARKS_NOTE.to_string(), serde_json::to_string(&attempt.applied).map_err(failed)?);
-    if barrier.kind == BarrierKind::Final {
-        notes.insert(FINISHED_NOTE.to_string(), "true".to_string());
     }
-    Ok(notes)
 }
 
-type SplitParts = (Vec<TaskCheckpoint>, Vec<millpond_storage::checkpoint::InFlight>, Vec<(u32, SubtaskCheckpoint)>);
+fn json(note: &impl Serialize) -> Result<String> {
+    serde_json::to_string(note).map_err(|error| EngineError::Internal(format!("notes of a checkpoint: {error}")))
+}
+
+type SplitParts = (Vec<TaskCheckpoint>, Vec<InFlight>, Vec<(u32, SubtaskCheckpoint)>);
 
 /// The parts' state, what they found in flight, and what is told of them, with the number of the subtask in the job.
 fn split_parts(mut parts: Vec<Part>) -> SplitParts {
@@ -310,28 +236,4 @@ fn split_parts(mut parts: Vec<Part>) -> SplitParts {
         flights.push(part.in_flight);
     }
     (state, flights, subtasks)
-}
-
-fn status(
-    job: u64,
-    report: CheckpointReport,
-    is_unaligned: bool,
-    (all, after_parts): (Duration, Duration),
-    subtasks: Vec<(u32, SubtaskCheckpoint)>,
-) -> CheckpointStatus {
-    let bytes = |number: &u32| report.bytes_in_flight.get(number).copied().unwrap_or(0);
-    CheckpointStatus {
-        job,
-        epoch: report.epoch,
-        duration_us: all.as_micros() as u64,
-        log_bytes: report.bytes_log,
-        materialized_bytes: report.bytes_materialized,
-        in_flight_bytes: is_unaligned.then(|| report.bytes_in_flight.values().sum()),
-        stored_bytes: report.bytes_stored,
-        replay_bytes: report.bytes_replay,
-        replay_us: report.replay.as_micros() as u64,
-        async_us: after_parts.as_micros() as u64,
-        subtasks: subtasks.into_iter().map(|(number, subtask)| SubtaskCheckpoint { in_flight_bytes: bytes(&number), ..subtask }).collect(),
-        error: None,
-    }
 }

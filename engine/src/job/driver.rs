@@ -80,6 +80,8 @@ pub struct Driver {
     pub(super) tried: (Epoch, BTreeSet<SubtaskId>),
     /// Why the failure at hand is one of the whole job.
     pub(super) refusal: Option<String>,
+    /// When an epoch was sealed last.
+    pub(super) sealed_at: Instant,
 }
 
 /// How an attempt ended without a failure.
@@ -96,12 +98,19 @@ impl Driver {
         self.shared.coordinator.announce();
     }
 
-    pub(super) fn advance_collection(&self, to: ClosedEpoch) {
+    pub(super) fn advance_collection(&mut self, to: ClosedEpoch) {
         if let Some(collection) = &self.collection {
             collection.advance(to.epoch);
         }
-        self.handle.sealed.store(to.epoch.0, Ordering::Release);
-        self.handle.sealed_time_us.store(to.time_us as u64, Ordering::Relaxed);
+        self.on_sealed(to);
+    }
+
+    /// An epoch is sealed.
+    pub(super) fn on_sealed(&mut self, sealed: ClosedEpoch) {
+        self.handle.sealed.store(sealed.epoch.0, Ordering::Release);
+        self.handle.sealed_time_us.store(sealed.time_us as u64, Ordering::Relaxed);
+        self.sealed_at = Instant::now();
+        self.handle.rescale_seals();
         self.shared.coordinator.announce();
     }
 
@@ -138,6 +147,7 @@ impl Driver {
             parked_at: None,
             tried: (Epoch(0), BTreeSet::new()),
             refusal: None,
+            sealed_at: Instant::now(),
         }
     }
 
@@ -154,15 +164,13 @@ impl Driver {
         let ended = self.drive(&mut attempt).await;
         if let Err(error) = &ended {
             self.begin_recovery(RecoveryCause::Failure, Some(error.to_string()));
+            self.handle.rescale_stops(Instant::now());
             self.handle.say_why_whole(self.refusal.take());
         }
         if attempt.checkpoint_asked && !matches!(ended, Ok(Ended::Finished | Ended::Stopped)) {
             self.put_off.push_back(JobCommand::Checkpoint);
         }
-        let founding = match (&ended, attempt.renewal) {
-            (Ok(Ended::Renewed), Renewal::Due { handed_over: true }) => attempt.checkpoint_running.take(),
-            _ => None,
-        };
+        let founding = if matches!(ended, Ok(Ended::Renewed)) { attempt.checkpoint_running.take() } else { None };
         self.settling = attempt.give_up_checkpoint().await;
         // Nothing of this attempt is to run beside the next one. A callback that does not end in time is cut off from everything by then.
         if tokio::time::timeout(CANCEL_PATIENCE, attempt.running.tasks.shutdown()).await.is_err() {
@@ -181,11 +189,15 @@ impl Driver {
     async fn drive(&mut self, attempt: &mut Attempt) -> Result<Ended> {
         // Where nothing has come since the checkpoint there is nothing to catch up with.
         let stands_at = self.handle.sealed();
+        if stands_at >= self.shared.coordinator.closed().epoch {
+            self.handle.rescale_seals();
+        }
         self.note_progress(attempt, stands_at, self.shared.coordinator.closed());
         let mut pulse = self.shared.coordinator.pulse();
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {
-            if matches!(attempt.renewal, Renewal::Due { .. }) {
+            if attempt.renewal == Renewal::Due {
+                self.handle.rescale_stopped();
                 self.shared.reach("rescale::due")?;
                 return Ok(Ended::Renewed);
             }
@@ -263,6 +275,7 @@ impl Driver {
         *self.handle.subtasks.lock() = self.spec.graph.fragments.iter().map(width).collect();
         self.handle.recover_from(injected);
         self.handle.reach(RecoveryStep::Restored);
+        self.handle.rescale_started(self.options.parallelism);
         in_flight.iter().for_each(|flight| running.inject(flight.barrier, &inputs));
         self.set_state(if ready { JobState::CatchingUp } else { JobState::Backfilling });
         self.note_backfill(&inputs, &positions);
@@ -290,6 +303,7 @@ impl Driver {
             final_injected: false,
             renewal: Renewal::None,
             handed: Vec::new(),
+            left: None,
             ready,
             can_overtake: self.spec.graph.aligned_fragments().contains(&false),
             state_bytes: BTreeMap::new(),
@@ -318,7 +332,7 @@ impl Driver {
     }
 
     /// Injects the next barrier, if there is an epoch to close and room in flight.
-    fn inject(&self, attempt: &mut Attempt) -> Result<()> {
+    fn inject(&mut self, attempt: &mut Attempt) -> Result<()> {
         let full = attempt.is_full(self.options.checkpoint_interval);
         let closed = self.shared.coordinator.closed();
         if attempt.final_injected && attempt.ready && attempt.in_flight.is_empty() && self.handle.sealed() < closed.epoch {
@@ -402,7 +416,7 @@ impl Driver {
         if barrier.kind.is_checkpoint() {
             flight.barriers = attempt.in_flight.iter().map(|flight| flight.barrier).chain([barrier]).collect();
         }
-        let timeout = self.options.aligned_checkpoint_timeout;
+        let timeout = attempt.renewal.timeout(self.options.aligned_checkpoint_timeout);
         if barrier.kind == BarrierKind::Checkpoint && attempt.may_overtake() {
             flight.switch_at = flight.injected_at.checked_add(timeout);
         }
@@ -436,7 +450,10 @@ impl Driver {
                     self.on_part(attempt, Part { id, part, delay: Duration::ZERO })?;
                 }
             }
-            TaskEvent::Cut { id, part } => self.on_part(attempt, Part { id, part, delay: Duration::ZERO })?,
+            TaskEvent::Cut { id, part, handed } => {
+                attempt.handed.extend(handed);
+                self.on_part(attempt, Part { id, part, delay: Duration::ZERO })?;
+            }
             TaskEvent::Failed { id, failure } => self.on_failed(attempt, id, *failure)?,
             TaskEvent::Restored { id } => self.handle.reach_alone(id, RecoveryStep::Restored),
             TaskEvent::Replayed { id } => self.on_replayed(attempt, id),

@@ -1,7 +1,5 @@
 //! Ending an epoch of a job's collection: when all that emit its rows have passed the barrier, the rows are sealed.
 
-use std::sync::atomic::Ordering;
-
 use millpond_storage::signed_batch::SignedBatch;
 
 use super::{
@@ -10,6 +8,7 @@ use super::{
     status::JobCommand,
 };
 use crate::{
+    coordinator::ClosedEpoch,
     error::{EngineError, Result},
     message::Barrier,
 };
@@ -38,9 +37,7 @@ impl Driver {
             }
         }
         self.shared.reach("job::sealed")?;
-        self.handle.sealed.store(barrier.epoch.0, Ordering::Release);
-        self.handle.sealed_time_us.store(barrier.time_us as u64, Ordering::Relaxed);
-        self.shared.coordinator.announce();
+        self.on_sealed(ClosedEpoch { epoch: barrier.epoch, time_us: barrier.time_us });
         Ok(None)
     }
 

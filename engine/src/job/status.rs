@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     recovery::RecoveryStatus,
+    rescale::RescaleStatus,
     spec::{JobKind, JobOptions},
 };
 use crate::{
@@ -83,6 +84,10 @@ pub struct JobStatus {
     pub backfill: (u64, u64),
     /// The epoch from which on its contents may lack rows: a subtask was restarted approximately.
     pub approximate_from: Option<Epoch>,
+    /// Subtasks of its parallel parts, while it runs.
+    pub parallelism: Option<usize>,
+    /// A change of that which is under way.
+    pub rescale: Option<RescaleStatus>,
 }
 
 /// One row of `millpond.checkpoints`.
@@ -206,6 +211,7 @@ pub struct JobHandle {
     resumes_at: AtomicU64,
     pub(super) checkpoints: Mutex<VecDeque<CheckpointStatus>>,
     pub(super) recoveries: Mutex<VecDeque<RecoveryStatus>>,
+    pub(super) rescales: Mutex<VecDeque<RescaleStatus>>,
     pub(super) subtasks: Mutex<Vec<usize>>,
     pub(super) approximate_from: OnceLock<Epoch>,
     rate: Mutex<Rate>,
@@ -242,6 +248,7 @@ impl JobHandle {
             resumes_at: AtomicU64::new(0),
             checkpoints: Mutex::default(),
             recoveries: Mutex::default(),
+            rescales: Mutex::default(),
             edges: Mutex::default(),
             subtasks: Mutex::default(),
             approximate_from: OnceLock::new(),
@@ -318,6 +325,8 @@ impl JobHandle {
             error: self.error.lock().clone(),
             backfill: self.backfill(),
             approximate_from: self.approximate_from.get().copied(),
+            parallelism: self.subtasks.lock().iter().copied().max(),
+            rescale: self.rescales.lock().back().filter(|rescale| !rescale.is_done()).cloned(),
         }
     }
 

@@ -19,7 +19,7 @@ use arrow::{
     record_batch::RecordBatch,
 };
 use millpond_storage::{
-    collection::{CollectionKey, CollectionSpec, ScanRequest},
+    collection::{Collection, CollectionKey, CollectionSpec, ScanRequest},
     env::Clock,
     epoch::Epoch,
     epoch_log::LogOptions,
@@ -174,9 +174,13 @@ fn start(engine: &Engine, dir: &Path, parallelism: usize) -> Arc<super::status::
 async fn read(engine: &Engine) -> Vec<(i64, i64, i64)> {
     let point = engine.read_epoch(&[VIEW], Freshness::Default, Duration::from_secs(20)).await;
     let point = point.unwrap_or_else(|error| panic!("{error}: {:?}", engine.jobs()));
-    let collection = engine.collection(VIEW).expect("the view");
+    rows_of(&engine.collection(VIEW).expect("the view"), point.epoch)
+}
+
+/// The rows of a view of three columns at an epoch.
+fn rows_of(collection: &Arc<Collection>, epoch: Epoch) -> Vec<(i64, i64, i64)> {
     let mut found = Vec::new();
-    for step in collection.scan(point.epoch, ScanRequest::default()).expect("a scan") {
+    for step in collection.scan(epoch, ScanRequest::default()).expect("a scan") {
         let batch = step.expect("a batch").batch;
         let column = |i: usize| batch.column(i).as_primitive::<Int64Type>().clone();
         let (k, n, m) = (column(0), column(1), column(2));

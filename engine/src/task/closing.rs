@@ -1,8 +1,9 @@
 //! How a subtask closes an epoch.
 
-use millpond_storage::state_table::StateTable;
-
-use super::subtask::{Call, Running, TaskEvent, tables_of};
+use super::{
+    cut::wait_for_the_end,
+    subtask::{Call, Running, TaskEvent, tables_of},
+};
 use crate::{
     error::Result,
     message::{Barrier, BarrierKind, Message},
@@ -44,24 +45,20 @@ impl Running {
             let age_us = self.task.orders.log_age_us();
             tables_of(&mut self.task.operators).for_each(|table| table.log_aged(barrier.time_us, age_us));
         }
-        let hands_over = wanted && self.task.orders.hands_over_at(barrier.epoch);
         let state_bytes = tables_of(&mut self.task.operators).map(|table| table.memory_bytes()).sum();
-        let handed = if hands_over {
-            let mut tables: Vec<&mut dyn StateTable> = tables_of(&mut self.task.operators).collect();
-            Some(self.task.state.hand_over(&mut tables)?)
-        } else {
+        let handed = if wanted { self.hand_over(barrier.epoch)? } else { None };
+        let is_last = handed.is_some();
+        if !is_last {
             self.relieve()?;
-            None
-        };
+        }
         if barrier.epoch > self.reported {
             self.reported = barrier.epoch;
             let part = self.owed.take();
             // A driver that is gone has cancelled the job; the subtask is about to be dropped.
             let _ = self.task.events.send(TaskEvent::Barrier { id: self.task.id, barrier, part, state_bytes, handed });
         }
-        if hands_over {
-            // It is cancelled with the attempt. Until then its channels stay open, for those who would miss them.
-            std::future::pending::<()>().await;
+        if is_last {
+            wait_for_the_end().await;
         }
         Ok(())
     }

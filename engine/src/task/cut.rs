@@ -6,7 +6,7 @@ use millpond_storage::{
     checkpoint::InFlight,
     epoch::Epoch,
     key_group::key_group_range,
-    state_table::{StateTable, TaskCheckpoint},
+    state_table::{HandedTask, StateTable, TaskCheckpoint},
 };
 
 use super::subtask::{Running, TaskEvent, tables_of};
@@ -35,8 +35,9 @@ pub struct CheckpointPart {
 }
 
 impl Running {
-    /// Takes the subtask's state if a checkpoint waits no longer and all producers have given their parts. Answers whether it did.
-    pub(super) fn cut_if_due(&mut self) -> Result<bool> {
+    /// Takes the subtask's state if a checkpoint waits no longer and all producers have given their parts. Answers whether it did. If that checkpoint is
+    /// the last one it does not end.
+    pub(super) async fn cut_if_due(&mut self) -> Result<bool> {
         let checkpoint = self.task.switch.unaligned();
         if checkpoint <= self.checkpointed || self.task.is_aligned || self.inputs.aligner.closed() >= checkpoint {
             return Ok(false);
@@ -45,10 +46,24 @@ impl Running {
             return Ok(false);
         }
         let part = Box::new(self.part(checkpoint, true)?);
+        let handed = self.hand_over(checkpoint)?;
+        let is_last = handed.is_some();
         self.task.routers.iter().for_each(|router: &Router| router.overtake(checkpoint));
         // A driver that is gone has cancelled the job; the subtask is about to be dropped.
-        let _ = self.task.events.send(TaskEvent::Cut { id: self.task.id, part });
+        let _ = self.task.events.send(TaskEvent::Cut { id: self.task.id, part, handed });
+        if is_last {
+            wait_for_the_end().await;
+        }
         Ok(true)
+    }
+
+    /// What the subtask leaves to those of the next attempt, if the checkpoint for which it has just given its part is the last one.
+    pub(super) fn hand_over(&mut self, checkpoint: Epoch) -> Result<Option<HandedTask>> {
+        if !self.task.orders.hands_over_at(checkpoint) {
+            return Ok(None);
+        }
+        let mut tables: Vec<&mut dyn StateTable> = tables_of(&mut self.task.operators).collect();
+        Ok(Some(self.task.state.hand_over(&mut tables)?))
     }
 
     /// The part of a subtask that has just closed the checkpoint's epoch.
@@ -86,4 +101,9 @@ impl Running {
         in_flight.segments = self.inputs.segments(&key_groups, |channel| self.task.inbox.overtaken(checkpoint, channel));
         in_flight
     }
+}
+
+/// A subtask that has left its state to others is cancelled with the attempt. Until then its channels stay open, for those who would miss them.
+pub(super) async fn wait_for_the_end() {
+    std::future::pending::<()>().await;
 }

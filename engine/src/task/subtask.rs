@@ -90,6 +90,8 @@ pub enum TaskEvent {
         id: SubtaskId,
         /// What it adds to the checkpoint.
         part: Box<CheckpointPart>,
+        /// Its state tables, if it goes no further.
+        handed: Option<HandedTask>,
     },
     /// The subtask has stopped for an error, a panic being one too, and waits to be told what to go on with.
     Failed {
@@ -305,7 +307,7 @@ impl Running {
             return Ok(());
         }
         loop {
-            if self.cut_if_due()? {
+            if self.cut_if_due().await? {
                 continue;
             }
             let Some(room) = self.room() else {

@@ -3,6 +3,7 @@
 
 use millpond_engine::job::{
     recovery::RecoveryStep,
+    rescale::RescaleStep,
     status::{JobState, SubtaskCheckpoint},
 };
 use millpond_planner::catalog::{Object, ObjectBody};
@@ -19,7 +20,8 @@ use crate::{
 pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
     (
         "13101 v jobs: id int8, schema_name text, name text, kind text, state text, epoch int8, lag_ms int8, rows_per_second float8, \
-         rows int8, state_bytes int8, restarts int8, error text, recovery text, approximate_from int8",
+         rows int8, state_bytes int8, restarts int8, error text, recovery text, approximate_from int8, \
+         parallelism int8, rescaling text",
         jobs,
     ),
     (
@@ -58,6 +60,11 @@ pub(crate) const RELATIONS: &[(&str, MakeRows)] = &[
          restored_ms float8, replayed_ms float8, caught_up_ms float8, restored_from text, local_files int8, store_files int8, \
          scope text, fragment int8, subtask int8, why_job text",
         recoveries,
+    ),
+    (
+        "13111 v rescales: job_id int8, job text, from_parallelism int8, to_parallelism int8, ordered_at timestamptz, state text, \
+         waited_ms float8, stopped_ms float8, started_ms float8, sealed_ms float8, pause_ms float8",
+        rescales,
     ),
     (
         "13107 v relations: id int8, schema_name text, name text, kind text, rows int8, bytes int8, since int8, upper int8, durable int8, \
@@ -109,6 +116,8 @@ fn jobs(context: &SystemContext<'_>) -> Result<Vec<Row>> {
             ("error", job.error.into()),
             ("recovery", recovery_of(context, job.id)),
             ("approximate_from", job.approximate_from.map(|epoch| epoch.0).into()),
+            ("parallelism", job.parallelism.into()),
+            ("rescaling", job.rescale.map(|rescale| format!("to {}: {}", rescale.to, rescale.state())).into()),
         ]);
     }
     for (id, reason) in context.server.jobs.broken() {
@@ -195,6 +204,26 @@ fn recoveries(context: &SystemContext<'_>) -> Result<Vec<Row>> {
             ("subtask", recovery.subtask.map(|id| id.index).into()),
             ("why_job", recovery.why_whole.into()),
             ("error", recovery.error.into()),
+        ]
+    });
+    Ok(rows.collect())
+}
+
+fn rescales(context: &SystemContext<'_>) -> Result<Vec<Row>> {
+    let rows = context.server.engine.rescales().into_iter().map(|rescale| -> Row {
+        let after = |step| rescale.after(step).map_or(Cell::Null, |after| millis(after.as_micros() as u64).into());
+        vec![
+            ("job_id", rescale.job.into()),
+            ("job", name_of(context, rescale.job)),
+            ("from_parallelism", rescale.from.into()),
+            ("to_parallelism", rescale.to.into()),
+            ("ordered_at", Cell::Time(rescale.ordered_at_us)),
+            ("state", rescale.state().into()),
+            ("waited_ms", after(RescaleStep::Stopping)),
+            ("stopped_ms", after(RescaleStep::Stopped)),
+            ("started_ms", after(RescaleStep::Started)),
+            ("sealed_ms", after(RescaleStep::Sealed)),
+            ("pause_ms", millis(rescale.pause().as_micros() as u64).into()),
         ]
     });
     Ok(rows.collect())

@@ -25,6 +25,9 @@ fn a_view_changes_its_parallelism_while_it_runs_and_stays_right() {
         .expect("a view");
     let differ = "SELECT count(*) FROM (SELECT name, n, s, m FROM v EXCEPT ALL \
                   SELECT d.name, count(*), sum(t.v), max(t.v) FROM t JOIN d USING (k) GROUP BY 1) AS x";
+    let known = client.rows("SELECT parallelism, rescaling FROM millpond.jobs WHERE name = 'v'").expect("rows");
+    let mut before = known[0].strip_suffix(" NULL").expect("nothing is under way").to_owned();
+    let auto = before.clone();
     let mut rescaled = 0;
     for (round, parallelism) in ["3", "1", "5", "AUTO", "4"].into_iter().enumerate() {
         let step = round + 1;
@@ -40,6 +43,18 @@ fn a_view_changes_its_parallelism_while_it_runs_and_stays_right() {
             "SELECT count(*) FROM millpond.recoveries WHERE cause = 'alter' AND caught_up_ms >= restored_ms AND from_epoch > 0",
             &[&rescaled.to_string()],
         );
+        let after = if parallelism == "AUTO" { auto.as_str() } else { parallelism };
+        client.await_rows(
+            PATIENCE,
+            "SELECT job, from_parallelism, to_parallelism, state, waited_ms <= stopped_ms AND stopped_ms <= started_ms AND started_ms <= sealed_ms, \
+             pause_ms < 20000 FROM millpond.rescales ORDER BY ordered_at DESC LIMIT 1",
+            &[&format!("v {before} {after} done t t")],
+        );
+        assert_eq!(
+            client.rows("SELECT parallelism, rescaling FROM millpond.jobs WHERE name = 'v'").expect("rows"),
+            [format!("{after} NULL")]
+        );
+        before = after.to_owned();
     }
     // What the job can change as it runs needs no other attempt.
     client.query("ALTER MATERIALIZED VIEW v SET (checkpoint_interval = '50ms')").expect("an interval");

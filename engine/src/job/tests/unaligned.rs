@@ -25,12 +25,12 @@ use crate::{
     source::{Discovery, LateRows, Offset, ReadOutcome, Source, Split, SplitReader},
 };
 
-const SOURCE: u64 = 3;
+pub(super) const SOURCE: u64 = 3;
 const READER: u64 = 4;
 /// Keys that the source has a row of at first.
-const KEYS: i64 = 2500;
+pub(super) const KEYS: i64 = 2500;
 /// Rows of the source that its second reader does not get.
-const LATER: i64 = 100;
+pub(super) const LATER: i64 = 100;
 
 /// A source of rows (n, n): those up to `available`, but only `let_through` of them for readers of all columns.
 #[derive(Debug, Default)]
@@ -201,15 +201,25 @@ fn reader() -> DataflowGraph {
     DataflowGraph { fragments: vec![fragment], exchanges: vec![] }
 }
 
-struct Bench {
-    engine: Arc<Engine>,
+pub(super) struct Bench {
+    pub(super) engine: Arc<Engine>,
     source: Arc<Stalling>,
-    view: Arc<JobHandle>,
+    pub(super) view: Arc<JobHandle>,
+}
+
+/// Settings of a job that takes checkpoints only when it is told to.
+pub(super) fn patient(parallelism: usize, timeout: Duration) -> JobOptions {
+    JobOptions {
+        checkpoint_interval: Duration::from_secs(3600),
+        aligned_checkpoint_timeout: timeout,
+        buffer_debloat_target: Duration::ZERO,
+        ..options(parallelism)
+    }
 }
 
 impl Bench {
     /// The engine over a directory, with all jobs started again, and the source with `available` rows for all.
-    async fn open(dir: &Path, parallelism: usize, timeout: Duration, available: i64) -> Self {
+    pub(super) async fn open(dir: &Path, parallelism: usize, timeout: Duration, available: i64) -> Self {
         let engine = bare_engine(dir, LogOptions::default()).await;
         let source = Arc::new(Stalling::default());
         source.set(available as u64, available as u64);
@@ -218,12 +228,7 @@ impl Bench {
         engine.recover().await.expect("recovers");
         let starting = engine.starting();
         let start = |id: u64, graph: DataflowGraph, collection: Option<CollectionSpec>| {
-            let options = JobOptions {
-                checkpoint_interval: Duration::from_secs(3600),
-                aligned_checkpoint_timeout: timeout,
-                buffer_debloat_target: Duration::ZERO,
-                ..options(parallelism)
-            };
+            let options = patient(parallelism, timeout);
             let spec = JobSpec { id, name: format!("job {id}"), kind: JobKind::View, graph, collection, sink: None, options };
             engine.start_job(spec).expect("starts")
         };
@@ -235,7 +240,7 @@ impl Bench {
     }
 
     /// A job that is readable, reads both inputs, and has to wait: for rows of the source, and for its own function. Gives what it owes.
-    async fn stalled(dir: &Path, timeout: Duration) -> (Self, Vec<(i64, i64, i64)>) {
+    pub(super) async fn stalled(dir: &Path, timeout: Duration) -> (Self, Vec<(i64, i64, i64)>) {
         let bench = Self::open(dir, 2, timeout, KEYS).await;
         bench.view.wait_ready().await.expect("ready");
         bench.wait_bound(KEYS).await;
@@ -272,8 +277,13 @@ impl Bench {
         self.view.checkpoints().pop().expect("a checkpoint")
     }
 
-    async fn kill(self) {
+    pub(super) async fn kill(self) {
         self.engine.stop().await;
+    }
+
+    /// What readers waited for comes.
+    pub(super) fn release(&self) {
+        self.source.set((KEYS + LATER) as u64, (KEYS + LATER) as u64);
     }
 }
 
@@ -344,7 +354,7 @@ async fn behind_a_checkpoint_that_did_not_wait_the_job_goes_on_without_another()
     bench.view.checkpoint().await.expect("a checkpoint");
     let newest = bench.newest();
     assert!(newest.in_flight_bytes.is_some(), "{newest:?}");
-    bench.source.set((KEYS + LATER) as u64, (KEYS + LATER) as u64);
+    bench.release();
     insert(&bench.engine, &[(5, 8)]).await;
     owed.push((5, 8, 10));
     owed.sort_unstable();
@@ -360,7 +370,7 @@ async fn an_aligned_checkpoint_waits_for_what_is_in_its_way() {
     let (bench, owed) = Bench::stalled(dir.path(), Duration::from_secs(3600)).await;
     let waiting = tokio::time::timeout(Duration::from_secs(2), bench.view.checkpoint());
     assert!(waiting.await.is_err(), "{:?}", bench.newest());
-    bench.source.set((KEYS + LATER) as u64, (KEYS + LATER) as u64);
+    bench.release();
     assert_eq!(read(&bench.engine).await, owed);
     bench.view.checkpoint().await.expect("a checkpoint");
     assert_eq!(bench.newest().in_flight_bytes, None);
