@@ -40,7 +40,7 @@ use crate::{
 /// How long the subtasks of an attempt have to end.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
 /// A job that is not further behind than so many epochs keeps up.
-const KEEPS_UP_EPOCHS: u64 = 8;
+pub(super) const KEEPS_UP_EPOCHS: u64 = 8;
 
 /// Drives a job until it is stopped, finished or parked.
 pub struct Driver {
@@ -490,21 +490,5 @@ impl Driver {
         }
         self.note_progress(attempt, epoch, self.shared.coordinator.closed());
         Ok(())
-    }
-
-    pub(super) fn note_progress(&self, attempt: &mut Attempt, epoch: Epoch, closed: ClosedEpoch) {
-        if epoch < attempt.upper_at_start || !attempt.restarted.is_empty() {
-            return;
-        }
-        self.handle.reach(RecoveryStep::Replayed);
-        if !attempt.ready || closed.epoch.0.saturating_sub(epoch.0) > KEEPS_UP_EPOCHS {
-            return;
-        }
-        self.handle.reach(RecoveryStep::CaughtUp);
-        self.handle.all_caught_up();
-        if self.handle.state() == JobState::CatchingUp {
-            *self.handle.error.lock() = None;
-            self.set_state(JobState::Running);
-        }
     }
 }

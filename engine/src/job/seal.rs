@@ -1,11 +1,12 @@
 //! Ending an epoch of a job's collection: when all that emit its rows have passed the barrier, the rows are sealed.
 
-use millpond_storage::signed_batch::SignedBatch;
+use millpond_storage::{epoch::Epoch, signed_batch::SignedBatch};
 
 use super::{
     attempt::Attempt,
-    driver::{Driver, Ended},
-    status::JobCommand,
+    driver::{Driver, Ended, KEEPS_UP_EPOCHS},
+    recovery::RecoveryStep,
+    status::{JobCommand, JobState},
 };
 use crate::{
     coordinator::ClosedEpoch,
@@ -55,6 +56,25 @@ impl Driver {
                     Some(other) => self.put_off.push_back(other),
                 }
             }
+        }
+    }
+}
+
+/// An attempt that catches up.
+impl Driver {
+    pub(super) fn note_progress(&self, attempt: &mut Attempt, epoch: Epoch, closed: ClosedEpoch) {
+        if epoch < attempt.upper_at_start || !attempt.restarted.is_empty() {
+            return;
+        }
+        self.handle.reach(RecoveryStep::Replayed);
+        if !attempt.ready || closed.epoch.0.saturating_sub(epoch.0) > KEEPS_UP_EPOCHS {
+            return;
+        }
+        self.handle.reach(RecoveryStep::CaughtUp);
+        self.handle.all_caught_up();
+        if self.handle.state() == JobState::CatchingUp {
+            *self.handle.error.lock() = None;
+            self.set_state(JobState::Running);
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{
     cut::wait_for_the_end,
-    subtask::{Call, Running, TaskEvent, tables_of},
+    operators::tables_of,
+    subtask::{Call, Running, TaskEvent},
 };
 use crate::{
     error::Result,

@@ -9,7 +9,10 @@ use millpond_storage::{
     state_table::{HandedTask, StateTable, TaskCheckpoint},
 };
 
-use super::subtask::{Running, TaskEvent, tables_of};
+use super::{
+    operators::tables_of,
+    subtask::{Running, TaskEvent},
+};
 use crate::{error::Result, exchange::router::Router, scan::place::ScanPlaces};
 
 /// A subtask's part of a checkpoint.

@@ -10,7 +10,7 @@ use millpond_storage::{
     epoch::Epoch,
     key_group::key_group_range,
     memory::MemoryBudget,
-    state_table::{JobStore, StateOrigin, TaskState},
+    state_table::{JobStore, StateOrigin, StateTable, TaskState},
 };
 
 use super::subtask::Target;
@@ -127,4 +127,9 @@ impl OperatorPlan {
 /// Whether a node is fed by a reader of its own.
 pub(super) fn is_scan(spec: &OperatorSpec) -> bool {
     matches!(spec, OperatorSpec::SourceScan { .. } | OperatorSpec::CollectionScan { .. } | OperatorSpec::Values { .. })
+}
+
+/// The state tables of a subtask's operators.
+pub(super) fn tables_of(operators: &mut [Box<dyn Operator>]) -> impl Iterator<Item = &mut dyn StateTable> {
+    operators.iter_mut().flat_map(|operator| operator.tables())
 }

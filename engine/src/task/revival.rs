@@ -23,9 +23,10 @@ use millpond_storage::{
 
 use super::{
     determinants::Mark,
+    operators::tables_of,
     orders::Recovery,
     sent::SentFilter,
-    subtask::{Running, TaskEvent, tables_of},
+    subtask::{Running, TaskEvent},
 };
 use crate::{
     error::{EngineError, Result},

@@ -32,7 +32,7 @@ use super::{
     fault::Screened,
     flow::Flow,
     inputs::Inputs,
-    operators::OperatorPlan,
+    operators::{OperatorPlan, tables_of},
     orders::{Orders, Recovery},
     revival::{Beginning, Revival, Sending, SubtaskFailure},
     sent::SentInStep,
@@ -494,9 +494,4 @@ impl Running {
         }
         Ok(())
     }
-}
-
-/// The state tables of a subtask's operators.
-pub(super) fn tables_of(operators: &mut [Box<dyn Operator>]) -> impl Iterator<Item = &mut dyn StateTable> {
-    operators.iter_mut().flat_map(|operator| operator.tables())
 }
