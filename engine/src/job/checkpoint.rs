@@ -37,6 +37,7 @@ pub(super) const WATERMARKS_NOTE: &str = "applied_watermarks";
 pub(super) const FINISHED_NOTE: &str = "finished";
 /// Name of the manifest note that lists the rows that are left out, if there are any.
 pub(super) const SKIPPED_NOTE: &str = "skipped_rows";
+
 impl Driver {
     /// A subtask has given its part. When all have, and some did not wait for the barrier, the checkpoint need not wait for it either.
     pub(super) fn on_part(&self, attempt: &mut Attempt, mut part: Part) -> Result<()> {

@@ -441,23 +441,14 @@ impl JobHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::completion;
 
     #[test]
     fn the_newest_complete_checkpoint_is_remembered_however_many_have_failed_since() {
         let handle = JobHandle::new(1, "v".into(), JobKind::View, mpsc::unbounded_channel().0);
-        let checkpoint = |epoch: u64, error: Option<&str>| CheckpointStatus {
-            job: 1,
-            epoch: Epoch(epoch),
-            duration_us: 0,
-            log_bytes: 0,
-            materialized_bytes: 0,
-            in_flight_bytes: None,
-            stored_bytes: 0,
-            replay_bytes: 0,
-            replay_us: 0,
-            async_us: 0,
-            subtasks: Vec::new(),
-            error: error.map(str::to_owned),
+        let checkpoint = |epoch: u64, error: Option<&str>| {
+            let failed = completion::failed(1, Epoch(epoch), Duration::ZERO, &EngineError::Cancelled);
+            CheckpointStatus { error: error.map(str::to_owned), ..failed }
         };
         (1..=10).for_each(|epoch| handle.remember_checkpoint(checkpoint(epoch, None)));
         (11..=500).for_each(|epoch| handle.remember_checkpoint(checkpoint(epoch, Some("away"))));

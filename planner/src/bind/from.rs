@@ -371,14 +371,17 @@ fn wrong_kind(object: &Object, span: Span) -> PlanError {
         .at(span)
 }
 
+/// Whether a function may be called so: all of them stand in both schemas.
+pub(super) fn has_functions(schema: Option<&str>) -> bool {
+    matches!(schema, None | Some("pg_catalog" | "information_schema"))
+}
+
 /// The name of a table function or relation in messages.
 pub(super) fn plain_name(name: &ObjectName) -> Result<String> {
     let qualified = QualifiedName::from_ast(name)?;
-    match qualified.schema.as_deref() {
-        None | Some("pg_catalog" | "information_schema") => Ok(qualified.name),
-        Some(_) => {
-            let message = format!("function {qualified} does not exist");
-            Err(PlanError::new(sqlstate::UNDEFINED_FUNCTION, message).at(name.span()))
-        }
+    if has_functions(qualified.schema.as_deref()) {
+        return Ok(qualified.name);
     }
+    let message = format!("function {qualified} does not exist");
+    Err(PlanError::new(sqlstate::UNDEFINED_FUNCTION, message).at(name.span()))
 }

@@ -210,10 +210,10 @@ impl<'a> Estimator<'a> {
         let schema = aggregate.input.schema();
         let fields = aggregate.schema.fields();
         let expressions = aggregate.group_expr.iter().chain(&aggregate.aggr_expr);
-        let columns: Vec<ColumnEstimate> = expressions.zip(fields).map(|(expr, field)| column_of(expr, &input, schema, field)).collect();
+        let mut columns: Vec<ColumnEstimate> =
+            expressions.zip(fields).map(|(expr, field)| column_of(expr, &input, schema, field)).collect();
         let groups = aggregate.group_expr.iter().map(|expr| distinct_of(expr, &input, schema).unwrap_or(DEFAULT_DISTINCT));
         let rows = groups.product::<f64>().min(input.rows).max(if aggregate.group_expr.is_empty() { 1.0 } else { 0.0 });
-        let mut columns = columns;
         if let ([_], Some(column)) = (aggregate.group_expr.as_slice(), columns.first_mut()) {
             column.distinct = Some(rows);
         }

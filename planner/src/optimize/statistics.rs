@@ -30,7 +30,7 @@ pub struct RelationStatistics {
     pub rows: f64,
     /// Rows that change in some time, the same for all relations; its rows if nothing else is known.
     pub changes: Option<f64>,
-    /// Columns, each list of which is unique among its rows.
+    /// Columns, each list of which is unique among its rows, besides those that its source tells of.
     pub keys: Vec<Vec<usize>>,
     /// Of each column, in the order of its schema; columns at the end may be left out.
     pub columns: Vec<ColumnStatistics>,
@@ -72,7 +72,7 @@ impl Statistics for ProviderStatistics {
             width: column.byte_size.get_value().filter(|_| rows > 0.0).map(|bytes| *bytes as f64 / rows),
             ..Default::default()
         });
-        Some(RelationStatistics { rows, changes: None, keys: keys(source), columns: columns.collect() })
+        Some(RelationStatistics { rows, changes: None, keys: Vec::new(), columns: columns.collect() })
     }
 }
 

@@ -8,7 +8,7 @@ use sqlparser::{
 
 use super::{Place, not_supported};
 use crate::{
-    bind::{binder::Binder, scope::Scope, typed::Typed},
+    bind::{binder::Binder, from::has_functions, scope::Scope, typed::Typed},
     catalog::QualifiedName,
     error::{PlanError, Result, sqlstate},
     functions::{
@@ -25,7 +25,7 @@ impl Binder<'_> {
     pub(super) fn function(&self, function: &ast::Function, scope: &Scope<'_>, place: &Place<'_>) -> Result<Typed> {
         let qualified = QualifiedName::from_ast(&function.name)?;
         let span = function.name.span();
-        if qualified.schema.as_deref().is_some_and(|schema| schema != "pg_catalog" && schema != "information_schema") {
+        if !has_functions(qualified.schema.as_deref()) {
             let known = self.context.catalog.schema(qualified.schema.as_deref().unwrap_or_default()).is_some();
             return Err(if known {
                 undefined(&qualified.to_string(), &[], span)
